@@ -1,0 +1,185 @@
+//! Running other programs: one-line errors that name the command, a bound in time where a program
+//! may hang, and the way to root.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Runs `command` with its output visible; an exit status other than 0 is an error.
+pub fn run(command: &mut Command) -> Result<()> {
+    let name = describe(command);
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start `{name}`"))?;
+    if !status.success() {
+        bail!("`{name}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs `command` quietly and returns what it printed; the error carries its last line of complaint.
+pub fn output(command: &mut Command) -> Result<String> {
+    let name = describe(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start `{name}`"))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("`{name}` failed: {}", last_line(&complaint));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs `command` quietly for at most `limit`; the error carries its last line of complaint.
+pub fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<()> {
+    let name = describe(command);
+    let file = std::fs::File::create(log)
+        .with_context(|| format!("cannot write the log {}", log.display()))?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        .spawn()
+        .with_context(|| format!("cannot start `{name}`"))?;
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            if status.success() {
+                return Ok(());
+            }
+            let said = std::fs::read_to_string(log).unwrap_or_default();
+            bail!("`{name}` failed: {}", last_line(&said));
+        }
+        if Instant::now() >= end {
+            // It may have ended just now, so that neither call can fail in a way that matters.
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("`{name}` gave no answer within {} s", limit.as_secs());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Becomes `command`: its exit code is ours, and signals reach it directly. Returns only on failure.
+pub fn exec(command: &mut Command) -> Result<()> {
+    let name = describe(command);
+    Err(command.exec()).with_context(|| format!("cannot start `{name}`"))
+}
+
+/// Where `program` lies, in PATH or in the system's own folders, which a user's PATH often lacks.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| is_executable(file))
+}
+
+/// Whether `file` is a file that somebody may execute.
+pub fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// Whether this process is root.
+pub fn is_root() -> Result<bool> {
+    let status = std::fs::read_to_string("/proc/self/status")
+        .context("cannot read /proc/self/status: is /proc mounted?")?;
+    Ok(effective_uid(&status) == Some(0))
+}
+
+/// The effective user in the text of `/proc/self/status`.
+fn effective_uid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A command that runs `program` as root: itself, or through sudo with the variables in `vars`.
+pub fn as_root(program: &OsStr, vars: &[(&str, &OsStr)]) -> Result<Command> {
+    if is_root()? {
+        let mut command = Command::new(program);
+        command.envs(vars.iter().copied());
+        return Ok(command);
+    }
+    let Some(sudo) = find("sudo") else {
+        bail!(
+            "`{}` must run as root, and there is no sudo: run this as root, or install sudo",
+            program.display()
+        );
+    };
+    let mut command = Command::new(sudo);
+    // sudo replaces PATH by its own and may drop the rest: hand over what is needed by name.
+    command.arg("env");
+    for (name, value) in vars {
+        let mut assignment = std::ffi::OsString::from(name);
+        assignment.push("=");
+        assignment.push(value);
+        command.arg(assignment);
+    }
+    command.arg(program);
+    Ok(command)
+}
+
+/// The command as a person would type it, for errors.
+pub fn describe(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut text = program
+        .file_name()
+        .unwrap_or(program.as_os_str())
+        .to_string_lossy()
+        .into_owned();
+    for arg in command.get_args() {
+        text.push(' ');
+        text.push_str(&arg.to_string_lossy());
+    }
+    text
+}
+
+/// The last line that says something, or a note that nothing was said.
+fn last_line(text: &str) -> &str {
+    text.lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .unwrap_or("it said nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_user_is_the_second_number() {
+        assert_eq!(
+            effective_uid("Name:\tx\nUid:\t1000\t0\t1000\t1000\n"),
+            Some(0)
+        );
+        assert_eq!(effective_uid("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn an_error_ends_with_the_last_line_that_says_something() {
+        assert_eq!(last_line("first\nsecond \n\n"), "second");
+        assert_eq!(last_line("\n"), "it said nothing");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended() {
+        let log = env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
+        let error = run_within(
+            Command::new("sleep").arg("60"),
+            Duration::from_millis(50),
+            &log,
+        )
+        .unwrap_err();
+        assert_eq!(error.to_string(), "`sleep 60` gave no answer within 0 s");
+        let _ = std::fs::remove_file(log);
+    }
+}

@@ -1,0 +1,166 @@
+//! The sources of `core` for `-Z build-std`, of the very version of the compiler: from rustup where
+//! it can, else from Debian's archive, and then beside the user's toolchain instead of in it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Setup, apt};
+use crate::command;
+use crate::toolchain::{self, Toolchain};
+
+/// How long rustup may take: without a network some versions retry for minutes.
+const RUSTUP_LIMIT: Duration = Duration::from_secs(90);
+
+/// A compiler whose sysroot holds the sources.
+#[derive(Debug, Clone)]
+pub struct Compiler {
+    /// The program to name in `RUSTC`.
+    pub rustc: PathBuf,
+    /// Its sysroot.
+    pub sysroot: PathBuf,
+}
+
+/// The compiler for `-Z build-std`, with the sources fetched first if they are absent.
+pub fn ensure(setup: &Setup) -> Result<Compiler> {
+    let toolchain = &setup.toolchain;
+    let own = Compiler {
+        rustc: toolchain.rustc(),
+        sysroot: toolchain.sysroot.clone(),
+    };
+    if toolchain::has_library(&own.sysroot) {
+        return Ok(own);
+    }
+    let beside = Compiler {
+        rustc: toolchain.set().join("wrapper/rustc"),
+        sysroot: toolchain.set().join("sysroot"),
+    };
+    if toolchain::has_library(&beside.sysroot) && command::is_executable(&beside.rustc) {
+        return Ok(beside);
+    }
+    let rustup = match from_rustup(setup) {
+        Ok(()) => return Ok(own),
+        Err(error) => format!("{error:#}"),
+    };
+    let library = from_debian(setup).with_context(|| {
+        format!(
+            "rust-src {} (the sources of `core`) is missing; `rustup component add rust-src` \
+             gives it where rustup works (here: {rustup})",
+            toolchain.version.release
+        )
+    })?;
+    make_sysroot(toolchain, &library, &beside)?;
+    Ok(beside)
+}
+
+/// Lets rustup put the sources into its own toolchain.
+fn from_rustup(setup: &Setup) -> Result<()> {
+    let toolchain = &setup.toolchain;
+    let Some(name) = rustup_name(&toolchain.sysroot) else {
+        bail!("the compiler is not rustup's");
+    };
+    let Some(rustup) = command::find("rustup") else {
+        bail!("there is no rustup");
+    };
+    setup.action(&format!(
+        "rust-src {}: asking rustup for it (toolchain {name})",
+        toolchain.version.release
+    ));
+    let mut add = Command::new(rustup);
+    add.args(["component", "add", "rust-src", "--toolchain", name]);
+    command::run_within(&mut add, RUSTUP_LIMIT, &setup.log("rustup")?)?;
+    if !toolchain::has_library(&toolchain.sysroot) {
+        bail!("rustup reported success, but the sources are not there");
+    }
+    Ok(())
+}
+
+/// The name under which rustup knows a toolchain, from the path of its sysroot.
+fn rustup_name(sysroot: &Path) -> Option<&str> {
+    let parent = sysroot.parent()?;
+    (parent.file_name()? == "toolchains")
+        .then(|| sysroot.file_name()?.to_str())
+        .flatten()
+}
+
+/// Unpacks Debian's package of the same version and returns its `library` folder.
+fn from_debian(setup: &Setup) -> Result<PathBuf> {
+    let release = setup.toolchain.version.release.clone();
+    let folder = setup.toolchain.set().join("rust-src");
+    let wanted = format!("rust-src {release}");
+    let found = apt::fetch(setup, "rust-src", &wanted, |version| {
+        apt::upstream(version) == release
+    })?;
+    apt::unpack(&found, &folder)?;
+    let library = folder.join(format!("usr/src/rustc-{release}/library"));
+    if !library.join("core/Cargo.toml").is_file() {
+        bail!("Debian's rust-src has no {}", library.display());
+    }
+    Ok(library)
+}
+
+/// Makes a sysroot of links to the toolchain that also holds `library`, and a compiler that uses it.
+fn make_sysroot(toolchain: &Toolchain, library: &Path, to: &Compiler) -> Result<()> {
+    let real = &toolchain.sysroot;
+    let made = to.sysroot.with_extension("new");
+    let _ = fs::remove_dir_all(&made);
+    let rustlib = made.join("lib/rustlib");
+    fs::create_dir_all(rustlib.join("src/rust"))
+        .with_context(|| format!("cannot make {}", rustlib.display()))?;
+    link_all(real, &made, "lib")?;
+    link_all(&real.join("lib"), &made.join("lib"), "rustlib")?;
+    link_all(&real.join("lib/rustlib"), &rustlib, "src")?;
+    symlink(library, toolchain::library(&made))?;
+    let _ = fs::remove_dir_all(&to.sysroot);
+    fs::rename(&made, &to.sysroot)?;
+
+    let folder = to.rustc.parent().context("the wrapper has no folder")?;
+    fs::create_dir_all(folder)?;
+    // The name must stay `rustc`: clippy-driver looks for it.
+    let script = format!(
+        "#!/bin/sh\n# rustc with a sysroot that also holds the sources of the standard library.\n\
+         exec {} --sysroot {} \"$@\"\n",
+        quote(&toolchain.rustc()),
+        quote(&to.sysroot)
+    );
+    fs::write(&to.rustc, script)?;
+    fs::set_permissions(&to.rustc, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+/// Links every entry of `from` into `to`, but for the one that `to` has on its own.
+fn link_all(from: &Path, to: &Path, except: &str) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        if entry.file_name() != except {
+            symlink(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A path as one word of a shell script.
+fn quote(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rustups_name_of_a_toolchain_comes_from_its_folder() {
+        let path = Path::new("/home/u/.rustup/toolchains/stable-x86_64-unknown-linux-gnu");
+        assert_eq!(rustup_name(path), Some("stable-x86_64-unknown-linux-gnu"));
+        assert_eq!(rustup_name(Path::new("/usr")), None);
+    }
+
+    #[test]
+    fn a_path_stays_one_word_in_a_script() {
+        assert_eq!(quote(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+}
