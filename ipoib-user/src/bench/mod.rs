@@ -1,0 +1,1 @@
+//! The `bench` verb's work.

@@ -1,0 +1,62 @@
+//! The command line: one file a verb; errors become one line and an exit code here.
+//!
+//! Exit codes: 0 good, 1 finding or loss, 2 wrong use or configuration, 3 the host can't (kernel,
+//! capability, device), 4 the daemon isn't there.
+
+use clap::{Parser, Subcommand};
+use std::fmt::Display;
+use std::process::ExitCode;
+
+mod bench;
+mod demo;
+mod detach;
+mod run;
+
+/// What ends a verb early: one line for people and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// One line: what, where, and the remedy.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure that says `error`.
+    pub fn new(code: u8, error: impl Display) -> Self {
+        Failure { code, message: error.to_string() }
+    }
+}
+
+/// An eBPF datapath and daemon for hosts that speak IP over InfiniBand.
+#[derive(Parser)]
+#[command(name = "ipoib", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Run(run::Args),
+    Demo(demo::Args),
+    Detach(detach::Args),
+    Bench(bench::Args),
+}
+
+/// Runs the verb that the command line names.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().verb {
+        Verb::Run(args) => run::main(args),
+        Verb::Demo(args) => demo::main(args),
+        Verb::Detach(args) => detach::main(args),
+        Verb::Bench(args) => bench::main(args),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("error: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}

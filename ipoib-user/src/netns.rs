@@ -1,0 +1,1 @@
+//! Network namespaces of our own: made, entered, and removed with their guard.
