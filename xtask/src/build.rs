@@ -53,16 +53,13 @@ pub fn object(toolchain: &Toolchain, options: &Options) -> Result<PathBuf> {
         cargo.args(["--features", feature]);
     }
     command::run(&mut cargo)?;
-    let object = bpf_target(toolchain)
-        .join(TARGET)
-        .join("bpf")
-        .join("ipoib-ebpf");
+    let object = object_path(toolchain);
     check_btf(&object)?;
     Ok(object)
 }
 
 /// Builds the binary `ipoib` around an object and returns its path.
-fn binary(toolchain: &Toolchain, options: &Options, object: &Path) -> Result<PathBuf> {
+pub fn binary(toolchain: &Toolchain, options: &Options, object: &Path) -> Result<PathBuf> {
     let mut cargo = toolchain.cargo();
     cargo.env("IPOIB_EBPF_OBJECT", object).args([
         "build",
@@ -86,6 +83,11 @@ fn binary(toolchain: &Toolchain, options: &Options, object: &Path) -> Result<Pat
         );
     }
     Ok(binary)
+}
+
+/// Where the eBPF object lies once it is built.
+pub fn object_path(toolchain: &Toolchain) -> PathBuf {
+    bpf_target(toolchain).join(TARGET).join("bpf/ipoib-ebpf")
 }
 
 /// The target directory of the eBPF half: its flags must not rebuild the host's packages.

@@ -2,7 +2,8 @@
 //! may hang, and the way to root.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,8 @@ pub fn output(command: &mut Command) -> Result<String> {
 /// Runs `command` quietly for at most `limit`; the error carries its last line of complaint.
 pub fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<()> {
     let name = describe(command);
-    let file = std::fs::File::create(log)
-        .with_context(|| format!("cannot write the log {}", log.display()))?;
+    let file =
+        fs::File::create(log).with_context(|| format!("cannot write the log {}", log.display()))?;
     let mut child = command
         .stdin(Stdio::null())
         .stdout(file.try_clone()?)
@@ -55,7 +56,7 @@ pub fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<
             if status.success() {
                 return Ok(());
             }
-            let said = std::fs::read_to_string(log).unwrap_or_default();
+            let said = fs::read_to_string(log).unwrap_or_default();
             bail!("`{name}` failed: {}", last_line(&said));
         }
         if Instant::now() >= end {
@@ -91,7 +92,7 @@ pub fn is_executable(file: &Path) -> bool {
 
 /// Whether this process is root.
 pub fn is_root() -> Result<bool> {
-    let status = std::fs::read_to_string("/proc/self/status")
+    let status = fs::read_to_string("/proc/self/status")
         .context("cannot read /proc/self/status: is /proc mounted?")?;
     Ok(effective_uid(&status) == Some(0))
 }
@@ -119,7 +120,7 @@ pub fn as_root(program: &OsStr, vars: &[(&str, &OsStr)]) -> Result<Command> {
     // sudo replaces PATH by its own and may drop the rest: hand over what is needed by name.
     command.arg("env");
     for (name, value) in vars {
-        let mut assignment = std::ffi::OsString::from(name);
+        let mut assignment = OsString::from(name);
         assignment.push("=");
         assignment.push(value);
         command.arg(assignment);
@@ -141,6 +142,18 @@ pub fn describe(command: &Command) -> String {
         text.push_str(&arg.to_string_lossy());
     }
     text
+}
+
+/// A path as one word of a shell script.
+pub fn quote(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+/// Writes a shell script that may be executed.
+pub fn write_script(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text)
+        .and_then(|()| fs::set_permissions(file, fs::Permissions::from_mode(0o755)))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The last line that says something, or a note that nothing was said.
@@ -180,6 +193,11 @@ mod tests {
         )
         .unwrap_err();
         assert_eq!(error.to_string(), "`sleep 60` gave no answer within 0 s");
-        let _ = std::fs::remove_file(log);
+        let _ = fs::remove_file(log);
+    }
+
+    #[test]
+    fn a_path_stays_one_word_in_a_script() {
+        assert_eq!(quote(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }
 }

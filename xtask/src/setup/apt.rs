@@ -177,7 +177,10 @@ pub fn mirrors(sources: &[Source], codename: &str) -> Vec<Mirror> {
     let mut mirrors: Vec<Mirror> = Vec::new();
     for source in sources.iter().filter(ours) {
         for uri in &source.uris {
-            if !uri.contains("security") && !mirrors.iter().any(|m| m.uri == *uri) {
+            if !uri.contains("security")
+                && !uri.starts_with("cdrom:")
+                && !mirrors.iter().any(|m| m.uri == *uri)
+            {
                 mirrors.push(Mirror {
                     uri: uri.clone(),
                     keyring: source.signed_by.clone(),

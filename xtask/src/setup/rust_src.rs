@@ -2,7 +2,7 @@
 //! it can, else from Debian's archive, and then beside the user's toolchain instead of in it.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -39,14 +39,22 @@ pub fn ensure(setup: &Setup) -> Result<Compiler> {
         rustc: toolchain.set().join("wrapper/rustc"),
         sysroot: toolchain.set().join("sysroot"),
     };
-    if toolchain::has_library(&beside.sysroot) && command::is_executable(&beside.rustc) {
+    let library = toolchain.set().join("library");
+    if library.join("core/Cargo.toml").is_file() {
+        // The links and the wrapper hold absolute paths: make them anew where the repository moved.
+        let script = wrapper(toolchain, &beside);
+        if fs::read_to_string(&beside.rustc).ok() != Some(script)
+            || !toolchain::has_library(&beside.sysroot)
+        {
+            make_sysroot(toolchain, &library, &beside)?;
+        }
         return Ok(beside);
     }
     let rustup = match from_rustup(setup) {
         Ok(()) => return Ok(own),
         Err(error) => format!("{error:#}"),
     };
-    let library = from_debian(setup).with_context(|| {
+    from_debian(setup, &library).with_context(|| {
         format!(
             "rust-src {} (the sources of `core`) is missing; `rustup component add rust-src` \
              gives it where rustup works (here: {rustup})",
@@ -87,20 +95,24 @@ fn rustup_name(sysroot: &Path) -> Option<&str> {
         .flatten()
 }
 
-/// Unpacks Debian's package of the same version and returns its `library` folder.
-fn from_debian(setup: &Setup) -> Result<PathBuf> {
-    let release = setup.toolchain.version.release.clone();
-    let folder = setup.toolchain.set().join("rust-src");
+/// Fetches Debian's package of the same version and keeps its `library` folder as `to`.
+fn from_debian(setup: &Setup, to: &Path) -> Result<()> {
+    let release = &setup.toolchain.version.release;
     let wanted = format!("rust-src {release}");
-    let found = apt::fetch(setup, "rust-src", &wanted, |version| {
+    let package = apt::fetch(setup, "rust-src", &wanted, |version| {
         apt::upstream(version) == release
     })?;
-    apt::unpack(&found, &folder)?;
+    let folder = setup.apt_folder().join("rust-src");
+    apt::unpack(&package, &folder)?;
     let library = folder.join(format!("usr/src/rustc-{release}/library"));
     if !library.join("core/Cargo.toml").is_file() {
-        bail!("Debian's rust-src has no {}", library.display());
+        bail!("{} holds no library/core", package.display());
     }
-    Ok(library)
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    }
+    let _ = fs::remove_dir_all(to);
+    fs::rename(&library, to).with_context(|| format!("cannot move it to {}", to.display()))
 }
 
 /// Makes a sysroot of links to the toolchain that also holds `library`, and a compiler that uses it.
@@ -120,16 +132,17 @@ fn make_sysroot(toolchain: &Toolchain, library: &Path, to: &Compiler) -> Result<
 
     let folder = to.rustc.parent().context("the wrapper has no folder")?;
     fs::create_dir_all(folder)?;
-    // The name must stay `rustc`: clippy-driver looks for it.
-    let script = format!(
+    command::write_script(&to.rustc, &wrapper(toolchain, to))
+}
+
+/// The text of the wrapper; its file name must stay `rustc`, because clippy-driver looks for it.
+fn wrapper(toolchain: &Toolchain, to: &Compiler) -> String {
+    format!(
         "#!/bin/sh\n# rustc with a sysroot that also holds the sources of the standard library.\n\
          exec {} --sysroot {} \"$@\"\n",
-        quote(&toolchain.rustc()),
-        quote(&to.sysroot)
-    );
-    fs::write(&to.rustc, script)?;
-    fs::set_permissions(&to.rustc, fs::Permissions::from_mode(0o755))?;
-    Ok(())
+        command::quote(&toolchain.rustc()),
+        command::quote(&to.sysroot)
+    )
 }
 
 /// Links every entry of `from` into `to`, but for the one that `to` has on its own.
@@ -143,11 +156,6 @@ fn link_all(from: &Path, to: &Path, except: &str) -> Result<()> {
     Ok(())
 }
 
-/// A path as one word of a shell script.
-fn quote(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,10 +165,5 @@ mod tests {
         let path = Path::new("/home/u/.rustup/toolchains/stable-x86_64-unknown-linux-gnu");
         assert_eq!(rustup_name(path), Some("stable-x86_64-unknown-linux-gnu"));
         assert_eq!(rustup_name(Path::new("/usr")), None);
-    }
-
-    #[test]
-    fn a_path_stays_one_word_in_a_script() {
-        assert_eq!(quote(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }
 }
