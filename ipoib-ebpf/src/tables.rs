@@ -6,6 +6,21 @@ use crate::verdict::{NextHop, ReasonCounters};
 use crate::wire::link::LinkLayer;
 use crate::wire::{Address, Header};
 
+/// Names of the maps and of the program, in the object and in `bpftool`. The kernel keeps 15
+/// characters.
+pub mod names {
+    /// [`super::Port`] by interface index.
+    pub const PORTS: &str = "ipoib_ports";
+    /// [`super::LocalAddress`], a set.
+    pub const ADDRESSES: &str = "ipoib_addresses";
+    /// [`super::Host`], one row.
+    pub const HOST: &str = "ipoib_host";
+    /// [`super::PortCounters`] by slot, per CPU.
+    pub const COUNTERS: &str = "ipoib_counters";
+    /// The program on a port's ingress.
+    pub const INGRESS: &str = "ipoib_ingress";
+}
+
 /// Ports that one datapath can have; row 0 of the counters is not a port (see [`NO_PORT`]).
 pub const MAX_PORTS: u32 = 256;
 /// Counter row of frames whose interface has no port row.
@@ -96,6 +111,23 @@ pub struct PortCounters {
     pub handed_up: ReasonCounters,
     /// Packets dropped, by reason.
     pub dropped: ReasonCounters,
+}
+
+/// Counters in a [`PortCounters`].
+const COUNTERS: usize = size_of::<PortCounters>() / size_of::<Counter>();
+
+impl PortCounters {
+    /// Every counter of the row in its order, to sum rows.
+    pub fn as_array(&self) -> &[Counter; COUNTERS] {
+        // SAFETY: the struct is `repr(C)` and holds counters and nothing else (asserted below).
+        unsafe { &*(&raw const *self).cast() }
+    }
+
+    /// The same, to write.
+    pub fn as_array_mut(&mut self) -> &mut [Counter; COUNTERS] {
+        // SAFETY: as above.
+        unsafe { &mut *(&raw mut *self).cast() }
+    }
 }
 
 const _: () = {

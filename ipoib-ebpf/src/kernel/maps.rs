@@ -18,17 +18,17 @@ use ipoib_ebpf::verdict::NextHop;
 use ipoib_ebpf::wire::{Address, Family};
 
 /// Ports by interface index.
-#[btf_map]
+#[btf_map(name = "ipoib_ports")]
 static PORTS: HashMap<u32, Port, { MAX_PORTS as usize }> = HashMap::new();
 /// This host's addresses, a set.
-#[btf_map]
+#[btf_map(name = "ipoib_addresses")]
 static LOCAL_ADDRESSES: HashMap<LocalAddress, u32, { MAX_LOCAL_ADDRESSES as usize }> =
     HashMap::new();
 /// Facts of the host; row 0.
-#[btf_map]
+#[btf_map(name = "ipoib_host")]
 static HOST: Array<Host, 1> = Array::new();
 /// Counters by port slot; row 0 counts frames of interfaces that are no ports.
-#[btf_map]
+#[btf_map(name = "ipoib_counters")]
 static COUNTERS: PerCpuArray<PortCounters, { MAX_PORTS as usize + 1 }> = PerCpuArray::new();
 
 /// The kernel's answers: it has no state of its own.

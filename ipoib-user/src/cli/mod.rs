@@ -24,7 +24,10 @@ pub struct Failure {
 impl Failure {
     /// A failure that says `error`.
     pub fn new(code: u8, error: impl Display) -> Self {
-        Failure { code, message: error.to_string() }
+        Failure {
+            code,
+            message: error.to_string(),
+        }
     }
 }
 

@@ -1,7 +1,24 @@
 //! The loaded datapath: programs, maps, pins and the ports they are attached to.
 
-use crate::host::Link;
-use ipoib_ebpf::tables::PortCounters;
+mod attach;
+mod error;
+mod maps;
+mod object;
+mod pins;
+
+pub use attach::Method;
+pub use error::Error;
+pub use maps::Maps;
+pub use object::{OBJECT, ingress, load};
+
+use crate::host::{self, ForeignProgram, Link};
+use aya::Ebpf;
+use aya::programs::ProgramInfo;
+use aya::programs::tc::SchedClassifierLink;
+use ipoib_ebpf::tables::{MAX_PORTS, Port, PortCounters, names};
+use ipoib_ebpf::wire::link::LinkLayer;
+use object::chain;
+use pins::Pins;
 use std::path::PathBuf;
 
 /// Where our program stands among others on a port.
@@ -31,44 +48,185 @@ pub struct Options {
 pub struct PortReport {
     /// The interface, as it was at the last refresh.
     pub link: Link,
+    /// How the program is attached.
+    pub method: Method,
+    /// Whether the interface still exists.
+    pub present: bool,
     /// Counters, summed over CPUs.
     pub counters: PortCounters,
 }
 
-/// (closed enum, to be written)
-#[derive(Debug)]
-pub enum Error {}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {}
-    }
+struct Attached {
+    link: Link,
+    method: Method,
+    present: bool,
+    slot: u32,
+    _program: SchedClassifierLink,
 }
 
-impl Error {
-    /// The exit code that the error deserves (see [`crate::cli`]).
-    pub fn exit_code(&self) -> u8 {
-        match *self {}
-    }
+/// A running datapath. Dropping it detaches the programs, then removes the pins.
+pub struct Datapath {
+    ports: Vec<Attached>,
+    maps: Maps,
+    _ebpf: Ebpf,
+    _pins: Pins,
 }
-
-/// A running datapath. Dropping it detaches the programs and removes the pins.
-pub struct Datapath {}
 
 impl Datapath {
     /// Loads, pins and attaches in the network namespace of the calling thread. After an error
     /// nothing stays attached or pinned.
-    pub fn start(_options: &Options) -> Result<Datapath, Error> {
-        unimplemented!()
+    pub fn start(options: &Options) -> Result<Datapath, Error> {
+        Self::start_object(options, OBJECT)
+    }
+
+    fn start_object(options: &Options, object: &[u8]) -> Result<Datapath, Error> {
+        let links = ports(&options.ports)?;
+        object::check_kernel()?;
+        let mut leftover = None;
+        let pins = Pins::take(&options.pin_root, |program| {
+            leftover = ProgramInfo::from_pin(program).ok().map(|info| info.id());
+        })?;
+        let mut others = Vec::new();
+        for link in &links {
+            remove_leftover(link, leftover)?;
+            others.push(attach::in_the_way(link, options.order)?);
+        }
+        let obstacles = host::obstacles(&links)?;
+        if !obstacles.is_empty() {
+            return Err(Error::Obstacles(obstacles));
+        }
+        let mut ebpf = object::load(object)?;
+        pin(&mut ebpf, &pins)?;
+        let maps = Maps::of(&mut ebpf)?;
+        let mut datapath = Datapath {
+            ports: Vec::new(),
+            maps,
+            _ebpf: ebpf,
+            _pins: pins,
+        };
+        datapath.refresh_host()?;
+        for (index, link) in links.iter().enumerate() {
+            datapath.write_port(link, index as u32 + 1)?;
+        }
+        for (index, (link, others)) in links.into_iter().zip(&others).enumerate() {
+            let (method, program) =
+                attach::attach(&mut datapath._ebpf, &link, options.order, others)?;
+            let slot = index as u32 + 1;
+            datapath.ports.push(Attached {
+                link,
+                method,
+                present: true,
+                slot,
+                _program: program,
+            });
+        }
+        Ok(datapath)
     }
 
     /// Every port with its counters, in the order of `Options::ports`.
     pub fn report(&self) -> Result<Vec<PortReport>, Error> {
-        unimplemented!()
+        self.ports
+            .iter()
+            .map(|port| {
+                Ok(PortReport {
+                    link: port.link.clone(),
+                    method: port.method,
+                    present: port.present,
+                    counters: self.maps.counters(port.slot)?,
+                })
+            })
+            .collect()
     }
 
     /// Reads the host again (addresses, routes' MTU, sysctls, links) and brings the maps up to date.
     pub fn refresh(&mut self) -> Result<(), Error> {
-        unimplemented!()
+        self.refresh_host()?;
+        let links = host::links()?;
+        for index in 0..self.ports.len() {
+            let port = &mut self.ports[index];
+            let now = links.iter().find(|l| l.ifindex == port.link.ifindex);
+            port.present = now.is_some();
+            if let Some(now) = now {
+                port.link = now.clone();
+                let (link, slot) = (now.clone(), port.slot);
+                self.write_port(&link, slot)?;
+            }
+        }
+        Ok(())
     }
+
+    fn refresh_host(&mut self) -> Result<(), Error> {
+        self.maps.set_host(host::host_row()?)?;
+        self.maps.set_addresses(host::local_addresses()?)
+    }
+
+    fn write_port(&mut self, link: &Link, slot: u32) -> Result<(), Error> {
+        let link_layer = link.link_layer.unwrap_or(LinkLayer::None) as u8;
+        let rp_filter = host::rp_filter(&link.name)?;
+        self.maps.set_port(
+            link.ifindex,
+            Port {
+                slot,
+                link_layer,
+                rp_filter,
+                reserved: [0; 2],
+            },
+        )
+    }
+}
+
+/// The interfaces of those names, each fit to be a port.
+fn ports(names: &[String]) -> Result<Vec<Link>, Error> {
+    if names.is_empty() {
+        return Err(Error::NoPorts);
+    }
+    if names.len() > MAX_PORTS as usize {
+        return Err(Error::TooManyPorts {
+            got: names.len(),
+            max: MAX_PORTS,
+        });
+    }
+    let mut links: Vec<Link> = Vec::new();
+    for name in names {
+        let link = host::link(name)?;
+        if links.iter().any(|l| l.ifindex == link.ifindex) {
+            return Err(Error::DuplicatePort(name.clone()));
+        }
+        if let Some(problem) = host::port_problem(&link)? {
+            return Err(Error::PortProblem(problem));
+        }
+        links.push(link);
+    }
+    Ok(links)
+}
+
+/// A clsact filter outlives a process that was killed; it is ours to remove when its program is the
+/// one that was pinned where nobody holds the lock any more.
+fn remove_leftover(link: &Link, leftover: Option<u32>) -> Result<(), Error> {
+    let Some(id) = leftover else { return Ok(()) };
+    let is_leftover = |p: &&ForeignProgram| p.ours && p.id == Some(id);
+    for program in host::foreign_programs(link)?.iter().filter(is_leftover) {
+        attach::detach_leftover(link, program)?;
+    }
+    Ok(())
+}
+
+fn pin(ebpf: &mut Ebpf, pins: &Pins) -> Result<(), Error> {
+    let failed = |path: PathBuf, error: &dyn std::error::Error| Error::Pin {
+        what: "pinning",
+        path,
+        error: chain(error),
+    };
+    for name in maps::NAMES {
+        let path = pins.map(name);
+        let map = ebpf
+            .map(name)
+            .ok_or_else(|| Error::Load(format!("it has no map {name}")))?;
+        map.pin(&path)
+            .map_err(|error| failed(path.clone(), &error))?;
+    }
+    let path = pins.program(names::INGRESS);
+    object::ingress(ebpf)?
+        .pin(&path)
+        .map_err(|error| failed(path.clone(), &error))
 }

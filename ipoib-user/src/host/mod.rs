@@ -51,9 +51,58 @@ pub fn obstacles(_ports: &[Link]) -> Result<Vec<Obstacle>, Error> {
 }
 
 /// (closed enum, to be written)
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {}
+/// (closed enum, to be written)
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortProblem {}
+/// x
+pub fn port_problem(_: &Link) -> Result<Option<PortProblem>, Error> {
+    unimplemented!()
+}
+/// x
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignProgram {
+    /// x
+    pub port: String,
+    /// x
+    pub name: String,
+    /// x
+    pub id: Option<u32>,
+    /// x
+    pub ours: bool,
+    /// x
+    pub hook: Hook,
+}
+impl std::fmt::Display for ForeignProgram {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Ok(())
+    }
+}
+/// x
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// x
+    Tcx,
+    /// x
+    Clsact {
+        /// x
+        priority: u16,
+        /// x
+        handle: u32,
+    },
+}
+/// x
+pub fn foreign_programs(_: &Link) -> Result<Vec<ForeignProgram>, Error> {
+    unimplemented!()
+}
 
 /// (closed enum, to be written)
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {}
+impl Error {
+    /// x
+    pub fn exit_code(&self) -> u8 {
+        3
+    }
+}
