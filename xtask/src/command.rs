@@ -25,7 +25,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` quietly and returns what it printed; the error carries its last line of complaint.
+/// Runs `command` quietly and returns what it printed; the error carries its complaint.
 pub fn output(command: &mut Command) -> Result<String> {
     let name = describe(command);
     let output = command
@@ -34,12 +34,13 @@ pub fn output(command: &mut Command) -> Result<String> {
         .with_context(|| format!("cannot start `{name}`"))?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        bail!("`{name}` failed: {}", last_line(&complaint));
+        bail!("`{name}` failed: {}", complaint_of(&complaint));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs `command` quietly for at most `limit`; the error carries its last line of complaint.
+/// Runs `command` for at most `limit`, with its output in the file `log`; the error carries its
+/// complaint.
 pub fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<()> {
     let name = describe(command);
     let file =
@@ -48,6 +49,7 @@ pub fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<
         .stdin(Stdio::null())
         .stdout(file.try_clone()?)
         .stderr(file)
+        .env("RUST_BACKTRACE", "0")
         .spawn()
         .with_context(|| format!("cannot start `{name}`"))?;
     let end = Instant::now() + limit;
@@ -57,7 +59,11 @@ pub fn run_within(command: &mut Command, limit: Duration, log: &Path) -> Result<
                 return Ok(());
             }
             let said = fs::read_to_string(log).unwrap_or_default();
-            bail!("`{name}` failed: {}", last_line(&said));
+            bail!(
+                "`{name}` failed: {} (the rest is in {})",
+                complaint_of(&said),
+                log.display()
+            );
         }
         if Instant::now() >= end {
             // It may have ended just now, so that neither call can fail in a way that matters.
@@ -129,7 +135,7 @@ pub fn as_root(program: &OsStr, vars: &[(&str, &OsStr)]) -> Result<Command> {
     Ok(command)
 }
 
-/// The command as a person would type it, for errors.
+/// The command as a person would type it, cut where it becomes tedious.
 pub fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program
@@ -138,6 +144,10 @@ pub fn describe(command: &Command) -> String {
         .to_string_lossy()
         .into_owned();
     for arg in command.get_args() {
+        if text.len() > 60 {
+            text.push_str(" …");
+            break;
+        }
         text.push(' ');
         text.push_str(&arg.to_string_lossy());
     }
@@ -156,12 +166,28 @@ pub fn write_script(file: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The last line that says something, or a note that nothing was said.
-fn last_line(text: &str) -> &str {
-    text.lines()
-        .map(str::trim)
-        .rfind(|line| !line.is_empty())
-        .unwrap_or("it said nothing")
+/// What a program complains of: the line that says it is an error, and the last one, which is the
+/// cause where causes are listed below; cut where it becomes tedious.
+fn complaint_of(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let Some(last) = lines.clone().next_back() else {
+        return "it said nothing".to_owned();
+    };
+    let error = lines.find_map(|line| {
+        ["error: ", "E: ", "dpkg-deb: error: "]
+            .iter()
+            .find_map(|mark| line.strip_prefix(mark))
+    });
+    let mut complaint = match error {
+        Some(error) if last.ends_with(error) => error.to_owned(),
+        Some(error) => format!("{error}: {last}"),
+        None => last.to_owned(),
+    };
+    if let Some((end, _)) = complaint.char_indices().nth(160) {
+        complaint.truncate(end);
+        complaint.push('…');
+    }
+    complaint
 }
 
 #[cfg(test)]
@@ -178,9 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_with_the_last_line_that_says_something() {
-        assert_eq!(last_line("first\nsecond \n\n"), "second");
-        assert_eq!(last_line("\n"), "it said nothing");
+    fn a_complaint_is_the_error_and_its_last_cause() {
+        assert_eq!(complaint_of("first\nsecond \n\n"), "second");
+        assert_eq!(complaint_of("\n"), "it said nothing");
+        assert_eq!(complaint_of("Reading\nE: no lock\n"), "no lock");
+        assert_eq!(
+            complaint_of("error: no index\n\nCaused by:\n  no host\n"),
+            "no index: no host"
+        );
     }
 
     #[test]

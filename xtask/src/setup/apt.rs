@@ -234,7 +234,8 @@ pub fn codename(os_release: &str) -> Option<&str> {
         .filter(|value| !value.is_empty())
 }
 
-/// Fetches the first package named `package` whose version `accept`s; `wanted` names it in errors.
+/// Fetches the first package named `package` whose version `accept`s; `wanted` is that
+/// demand in words.
 pub fn fetch(
     setup: &Setup,
     package: &str,
@@ -243,7 +244,7 @@ pub fn fetch(
 ) -> Result<PathBuf> {
     for tool in ["apt-get", "apt-cache", "apt-config", "dpkg-deb"] {
         if command::find(tool).is_none() {
-            bail!("{wanted}: no {tool} here, so that Debian's package can't be used");
+            bail!("there is no {tool} here to take Debian's package with");
         }
     }
     let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -251,7 +252,7 @@ pub fn fetch(
     let sources = system_sources();
     let mirrors = mirrors(&sources, codename);
     if mirrors.is_empty() {
-        bail!("{wanted}: /etc/apt names no Debian archive; add one to its sources");
+        bail!("/etc/apt names no Debian archive; add one to its sources");
     }
     let mut seen = Vec::new();
     let mut refused = String::new();
@@ -263,7 +264,7 @@ pub fn fetch(
                 Err(error) => {
                     let error = format!("{error:#}");
                     if is_network_failure(&error) {
-                        bail!("{wanted}: the package archive is out of reach ({error})");
+                        bail!("the package archive is out of reach ({error})");
                     }
                     refused = error;
                     continue;
@@ -279,10 +280,10 @@ pub fn fetch(
         }
     }
     if seen.is_empty() && !refused.is_empty() {
-        bail!("{wanted}: no release could be read: {refused}");
+        bail!("no release could be read: {refused}");
     }
     bail!(
-        "{wanted}: no release has it (seen: {})",
+        "no release has {wanted} (seen: {})",
         if seen.is_empty() {
             "none".to_owned()
         } else {
@@ -358,17 +359,12 @@ impl Archive {
         )?;
         setup.action(&format!("apt: reading the list of {suite}"));
         let log = archive.folder.join("log");
-        command::run_within(archive.apt("apt-get").arg("update"), LIMIT, &log)
-            .with_context(|| first_error(&log))?;
-        // apt calls a list that it could not fetch a warning when an older one is at hand; there
-        // is none, so that a success without any list is a failure.
-        let said = fs::read_to_string(&log).unwrap_or_default();
-        if said
-            .lines()
-            .any(|line| line.starts_with("W: Failed to fetch"))
-        {
-            bail!("{}", first_error(&log));
+        let ended = command::run_within(archive.apt("apt-get").arg("update"), LIMIT, &log);
+        // apt-get reports success even if it could fetch no list: what it said decides.
+        if let Some(error) = fetch_error(&fs::read_to_string(&log).unwrap_or_default()) {
+            bail!("{error}");
         }
+        ended?;
         fs::write(done, "")?;
         Ok(archive)
     }
@@ -391,8 +387,7 @@ impl Archive {
         let packages = self.folder.join("packages");
         let log = self.folder.join("log");
         let wanted = format!("{package}={version}");
-        command::run_within(self.apt("apt-get").args(["download", &wanted]), LIMIT, &log)
-            .with_context(|| first_error(&log))?;
+        command::run_within(self.apt("apt-get").args(["download", &wanted]), LIMIT, &log)?;
         fs::read_dir(&packages)?
             .flatten()
             .map(|entry| entry.path())
@@ -406,14 +401,13 @@ impl Archive {
     }
 }
 
-/// The first complaint in apt's output, which is the cause of the later ones.
-fn first_error(log: &Path) -> String {
-    let said = fs::read_to_string(log).unwrap_or_default();
-    said.lines()
-        .map(str::trim)
-        .find(|line| line.starts_with("E: ") || line.starts_with("W: ") || line.starts_with("Err:"))
-        .unwrap_or("apt failed")
-        .to_owned()
+/// The first thing that apt could not fetch, and why, in the output of `apt-get update`.
+fn fetch_error(said: &str) -> Option<String> {
+    let mut lines = said.lines();
+    let what = lines.find_map(|line| line.strip_prefix("Err:"))?;
+    let what = what.split_once(' ').map_or(what, |(_, rest)| rest);
+    let why = lines.next().unwrap_or_default().trim();
+    Some(format!("{what}: {why}"))
 }
 
 /// The private configuration: folders of our own, and the system's way to the network.
@@ -545,6 +539,27 @@ mod tests {
             " rust-src | 1.95.0+dfsg1-1~bpo13+1 | http://m.example/debian x/main all Packages\n";
         assert_eq!(madison(text), ["1.95.0+dfsg1-1~bpo13+1"]);
         assert!(madison("").is_empty());
+    }
+
+    #[test]
+    fn what_apt_could_not_fetch_is_named_with_its_cause() {
+        let text = "Ign:1 http://m.example/debian sid InRelease\n\
+            Err:1 http://m.example/debian sid InRelease\n\
+            \x20 Temporary failure resolving 'm.example'\nReading package lists...\n\
+            W: Failed to fetch http://m.example/debian/dists/sid/InRelease\n";
+        let error = fetch_error(text).unwrap();
+        assert_eq!(
+            error,
+            "http://m.example/debian sid InRelease: Temporary failure resolving 'm.example'"
+        );
+        assert!(is_network_failure(&error));
+        assert_eq!(
+            fetch_error("Get:1 http://m.example/debian sid InRelease\n"),
+            None
+        );
+        assert!(!is_network_failure(
+            "http://m.example/debian sid Release: 404  Not Found"
+        ));
     }
 
     #[test]

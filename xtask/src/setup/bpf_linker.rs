@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -12,6 +13,9 @@ use crate::command;
 
 /// The version that the build was tried with.
 const VERSION: &str = "0.13.0";
+
+/// How long the build may take: it is a minute's work for two cores.
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Where the linker lies once it is there.
 fn path(setup: &Setup) -> PathBuf {
@@ -54,13 +58,12 @@ pub fn ensure(setup: &Setup) -> Result<PathBuf> {
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         .env("CARGO_TARGET_DIR", &build)
         .args(["install", "bpf-linker", "--version", VERSION, "--locked"])
-        .args(["--quiet", "--force", "--no-default-features", "--features"])
+        .args(["--force", "--no-default-features", "--features"])
         .arg(format!("llvm-{},no-llvm-linking", toolchain.version.llvm))
         .arg("--root")
         .arg(&set);
-    command::run(&mut cargo).context(
-        "bpf-linker could not be built: it needs a C compiler and the network (crates.io)",
-    )?;
+    command::run_within(&mut cargo, LIMIT, &setup.log("bpf-linker")?)
+        .context("bpf-linker could not be built (it needs a C compiler and crates.io)")?;
     // Half a gigabyte that nobody needs any more.
     fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))?;
     Ok(linker)

@@ -50,17 +50,16 @@ pub fn ensure(setup: &Setup) -> Result<Compiler> {
         }
         return Ok(beside);
     }
-    let rustup = match from_rustup(setup) {
-        Ok(()) => return Ok(own),
-        Err(error) => format!("{error:#}"),
+    let Err(rustup) = from_rustup(setup) else {
+        return Ok(own);
     };
-    from_debian(setup, &library).with_context(|| {
-        format!(
-            "rust-src {} (the sources of `core`) is missing; `rustup component add rust-src` \
-             gives it where rustup works (here: {rustup})",
+    if let Err(debian) = from_debian(setup, &library) {
+        bail!(
+            "rust-src {} (the sources of `core`) is missing; from rustup: {rustup:#}; from Debian: \
+             {debian:#}; remedy: with a network, `rustup component add rust-src` or this again",
             toolchain.version.release
-        )
-    })?;
+        );
+    }
     make_sysroot(toolchain, &library, &beside)?;
     Ok(beside)
 }

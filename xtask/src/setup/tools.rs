@@ -152,7 +152,9 @@ fn bpftool(setup: &Setup) -> Result<PathBuf> {
     let package = apt::fetch(setup, "bpftool", &wanted, |version| {
         numbers(apt::upstream(version)).is_some_and(|version| version >= BPFTOOL)
     })
-    .context("bpftool is missing or too old to know tcx links")?;
+    .with_context(|| {
+        format!("{wanted} (older ones don't know tcx links) is missing and could not be fetched")
+    })?;
     apt::unpack(&package, &folder)?;
     if version(&ours).is_none() {
         // A machine without iproute2 may lack libelf; libc is there, or nothing would run.
