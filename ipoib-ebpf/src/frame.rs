@@ -17,6 +17,9 @@ pub struct Frame<'a> {
     pub vlan_tag: bool,
     /// Segment payload of a superpacket, or 0.
     pub gso_size: u32,
+    /// Whether the kernel resizes a superpacket of this kind: TCP and UDP segmentation (`UDP_L4`)
+    /// yes, lists of fragments and tunnels no (`bpf_skb_net_shrink()`).
+    pub gso_resizable: bool,
     /// Bytes that can be read before the first [`Packet::pull`], as with an skb that keeps most of
     /// its bytes in page fragments.
     pub linear: usize,
@@ -46,6 +49,7 @@ impl<'a> Frame<'a> {
             for_this_host: true,
             vlan_tag: false,
             gso_size: 0,
+            gso_resizable: true,
             linear: usize::MAX,
             checksum_delta: 0,
         }
@@ -110,7 +114,7 @@ impl Packet for Frame<'_> {
     }
 
     fn ipoib_to_ethernet(&mut self) -> Result<(), ResizeError> {
-        if self.len() < IPOIB_LEN {
+        if self.len() < IPOIB_LEN || self.gso_size != 0 && !self.gso_resizable {
             return Err(ResizeError::Unchanged);
         }
         self.start += IPOIB_LEN - ETHERNET_LEN;

@@ -130,7 +130,9 @@ fn read<I: LinkHeader, P: Packet>(packet: &mut P, ifindex: u32) -> Result<RouteQ
 #[inline(always)]
 fn family<I: LinkHeader, P: Packet>(packet: &P) -> Result<Family, Reason> {
     let Some(at) = I::ETHERTYPE else {
-        return match packet.bytes::<1>(0).ok_or(Reason::Malformed)?[0] >> 4 {
+        // Four bytes for one nibble: the verifier does not follow the comparison that a look at a
+        // single byte is compiled to.
+        return match packet.bytes::<4>(0).ok_or(Reason::Malformed)?[0] >> 4 {
             4 => Ok(Family::Ipv4),
             6 => Ok(Family::Ipv6),
             _ => Err(Reason::Malformed),

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 mod bench;
 mod demo;
 mod detach;
+pub mod report;
 mod run;
 
 /// What ends a verb early: one line for people and the exit code.

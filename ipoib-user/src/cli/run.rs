@@ -1,12 +1,142 @@
-//! `ipoib run`.
+//! `ipoib run`: the daemon on real ports.
 
 use super::Failure;
+use super::report;
+use crate::datapath::{Datapath, Error, Options, Order, PortReport};
+use crate::host::Changes;
+use ipoib_ebpf::wire::link::LinkLayer;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
 
-/// (to be written)
+/// Let a burst of changes (a routing daemon, an interface with many addresses) end before the host
+/// is read again.
+const SETTLE: Duration = Duration::from_millis(5);
+
+/// Run the datapath on ports of this host until stopped
+///
+/// Packets between the ports take the fast path wherever the host's own routing sends them; all
+/// others stay with the kernel. Ctrl-C or SIGTERM takes everything off again.
 #[derive(clap::Args)]
-pub struct Args {}
-
-pub fn main(_: Args) -> Result<ExitCode, Failure> {
-    Err(Failure::new(3, "run is not there yet"))
+#[command(after_help = "Example: ipoib run --ib ib0 --eth eth0\n\n\
+    Exit codes: 0 stopped, 2 wrong use, 3 this host can't (the error says why).")]
+pub struct Args {
+    /// A port on the fabric side; give it once a port
+    #[arg(long = "ib", value_name = "IFNAME")]
+    ib: Vec<String>,
+    /// A port on the Ethernet side; give it once a port
+    #[arg(long = "eth", value_name = "IFNAME")]
+    eth: Vec<String>,
+    /// Where to stand when another program is attached to a port
+    #[arg(long, value_enum, default_value = "refuse")]
+    order: OrderArg,
+    /// Directory on a bpffs for maps and programs
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/ipoib")]
+    pin_root: PathBuf,
+    /// One JSON object a line: when started, and with the counters when stopped
+    #[arg(long)]
+    json: bool,
 }
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum OrderArg {
+    /// Refuse to start
+    Refuse,
+    /// In front of the others: they don't see what we forward
+    Before,
+    /// Behind the others
+    After,
+}
+
+impl From<OrderArg> for Order {
+    fn from(arg: OrderArg) -> Self {
+        match arg {
+            OrderArg::Refuse => Order::Refuse,
+            OrderArg::Before => Order::Before,
+            OrderArg::After => Order::After,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::new(error.exit_code(), &error)
+    }
+}
+
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(3, format_args!("starting the runtime: {error}")))?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: Args) -> Result<ExitCode, Failure> {
+    let failed = |error| Failure::new(3, format_args!("watching for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let options = Options {
+        ports: args.ib.iter().chain(&args.eth).cloned().collect(),
+        order: args.order.into(),
+        pin_root: args.pin_root,
+    };
+    // Subscribed before the host is first read, so that no change falls between.
+    let mut changes = Changes::new().map_err(Error::from)?;
+    let mut datapath = Datapath::start(&options)?;
+    let started = datapath.report()?;
+    announce(&started, &args.ib, &options, args.json);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            changed = changes.next() => {
+                changed.map_err(Error::from)?;
+                sleep(SETTLE).await;
+                let before = datapath.report()?;
+                datapath.refresh()?;
+                lost_ports(&before, &datapath.report()?);
+            }
+        }
+    }
+    let ports = datapath.report()?;
+    drop(datapath);
+    if args.json {
+        println!("{}", report::event("stopped", &ports));
+    } else {
+        print!("{}", report::table(&ports));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(ports: &[PortReport], ib: &[String], options: &Options, json: bool) {
+    if json {
+        println!("{}", report::event("started", ports));
+        return;
+    }
+    for port in ports {
+        let layer = port.link.link_layer.map_or("unknown", LinkLayer::name);
+        println!("port {}: {layer}, mtu {}, {}", port.link.name, port.link.mtu, port.method.name());
+        if ib.contains(&port.link.name) && port.link.link_layer != Some(LinkLayer::Ipoib) {
+            println!("port {}: named with --ib, but it is no IPoIB device", port.link.name);
+        }
+        if !port.link.up {
+            println!("port {0} is down: ip link set {0} up", port.link.name);
+        }
+    }
+    println!("forwarding; look at it with: bpftool map dump pinned {}/v1/maps/counters", options.pin_root.display());
+}
+
+fn lost_ports(before: &[PortReport], now: &[PortReport]) {
+    for (old, new) in before.iter().zip(now) {
+        if old.present && !new.present {
+            eprintln!(
+                "warning: port {} is gone; restart ipoib when it is back",
+                new.link.name
+            );
+        }
+    }
+}
+

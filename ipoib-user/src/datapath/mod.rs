@@ -19,7 +19,7 @@ use ipoib_ebpf::tables::{MAX_PORTS, Port, PortCounters, names};
 use ipoib_ebpf::wire::link::LinkLayer;
 use object::chain;
 use pins::Pins;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where our program stands among others on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +175,37 @@ impl Datapath {
     }
 }
 
+/// What [`remove_leftovers`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Ports that still had our clsact filter.
+    pub filters: Vec<String>,
+    /// Whether there were pins.
+    pub pins: bool,
+}
+
+/// Removes what an ipoib that was killed left behind in `pin_root` and on the interfaces of this
+/// namespace.
+pub fn remove_leftovers(pin_root: &Path) -> Result<Leftovers, Error> {
+    object::check_kernel()?;
+    let mut found = Leftovers::default();
+    if !pin_root.exists() {
+        return Ok(found);
+    }
+    let mut program = None;
+    let pins = Pins::take(pin_root, |pinned| {
+        found.pins = true;
+        program = ProgramInfo::from_pin(pinned).ok().map(|info| info.id());
+    })?;
+    for link in host::links()? {
+        if remove_leftover(&link, program)? {
+            found.filters.push(link.name);
+        }
+    }
+    drop(pins);
+    Ok(found)
+}
+
 /// The interfaces of those names, each fit to be a port.
 fn ports(names: &[String]) -> Result<Vec<Link>, Error> {
     if names.is_empty() {
@@ -202,13 +233,15 @@ fn ports(names: &[String]) -> Result<Vec<Link>, Error> {
 
 /// A clsact filter outlives a process that was killed; it is ours to remove when its program is the
 /// one that was pinned where nobody holds the lock any more.
-fn remove_leftover(link: &Link, leftover: Option<u32>) -> Result<(), Error> {
-    let Some(id) = leftover else { return Ok(()) };
+fn remove_leftover(link: &Link, leftover: Option<u32>) -> Result<bool, Error> {
+    let Some(id) = leftover else { return Ok(false) };
     let is_leftover = |p: &&ForeignProgram| p.ours && p.id == Some(id);
+    let mut removed = false;
     for program in host::foreign_programs(link)?.iter().filter(is_leftover) {
         attach::detach_leftover(link, program)?;
+        removed = true;
     }
-    Ok(())
+    Ok(removed)
 }
 
 fn pin(ebpf: &mut Ebpf, pins: &Pins) -> Result<(), Error> {
