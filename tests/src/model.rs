@@ -86,7 +86,12 @@ impl Model {
 }
 
 fn bits_match(a: Address, b: Address, length: u8) -> bool {
-    let bytes = |x: Address| x.words.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
+    let bytes = |x: Address| {
+        x.words
+            .iter()
+            .flat_map(|w| w.to_ne_bytes())
+            .collect::<Vec<u8>>()
+    };
     let (a, b) = (bytes(a), bytes(b));
     (0..usize::from(length)).all(|bit| (a[bit / 8] ^ b[bit / 8]) & 0x80 >> (bit % 8) == 0)
 }
@@ -116,11 +121,19 @@ impl Tables<Frame<'_>> for Model {
                 Route::TooBig
             }
             Some(To::Encapsulated { .. }) => Route::Unsupported,
-            Some(To::Via { ifindex, gateway, .. }) => {
+            Some(To::Via {
+                ifindex, gateway, ..
+            }) => {
                 let (family, address) =
                     gateway.map_or((header.family, header.destination), address);
-                let next_hop = NextHop { family: family as u32, address };
-                Route::Via { ifindex: *ifindex, next_hop }
+                let next_hop = NextHop {
+                    family: family as u32,
+                    address,
+                };
+                Route::Via {
+                    ifindex: *ifindex,
+                    next_hop,
+                }
             }
         }
     }
@@ -136,7 +149,9 @@ impl Tables<Frame<'_>> for Model {
     }
 
     fn segments_fit(&self, packet: &Frame<'_>, ifindex: u32) -> bool {
-        self.frame_limits.get(&ifindex).is_some_and(|limit| packet.len() <= *limit)
+        self.frame_limits
+            .get(&ifindex)
+            .is_some_and(|limit| packet.len() <= *limit)
     }
 
     fn count(&self, slot: u32, change: impl FnOnce(&mut PortCounters)) {

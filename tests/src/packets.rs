@@ -94,7 +94,12 @@ impl Ip {
 }
 
 /// Checksum of a transport packet with its pseudo header (RFC 793, RFC 8200 section 8.1).
-pub fn transport_checksum(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> u16 {
+pub fn transport_checksum(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    payload: &[u8],
+) -> u16 {
     let length = (payload.len() as u32).to_be_bytes();
     let tail = [0, 0, 0, protocol];
     match (source, destination) {
@@ -169,7 +174,11 @@ pub struct Generator {
 impl Generator {
     /// A generator over these ports; addresses are drawn from `addresses` and sometimes at random.
     pub fn new(seed: u64, sources: Vec<Source>, addresses: Vec<IpAddr>) -> Self {
-        Generator { rng: Rng::with_seed(seed), sources, addresses }
+        Generator {
+            rng: Rng::with_seed(seed),
+            sources,
+            addresses,
+        }
     }
 
     fn one_in(&mut self, n: u32) -> bool {
@@ -184,8 +193,12 @@ impl Generator {
                 IpAddr::from(self.rng.u128(..).to_be_bytes())
             };
         }
-        let fitting: Vec<_> =
-            self.addresses.iter().filter(|a| a.is_ipv4() == v4).copied().collect();
+        let fitting: Vec<_> = self
+            .addresses
+            .iter()
+            .filter(|a| a.is_ipv4() == v4)
+            .copied()
+            .collect();
         fitting[self.rng.usize(..fitting.len())]
     }
 
@@ -194,7 +207,10 @@ impl Generator {
         let source = self.sources[self.rng.usize(..self.sources.len())].clone();
         let v4 = self.rng.bool() && source.layer != LinkLayer::None;
         let (from, to) = (self.pick(v4), self.pick(v4));
-        let protocol = *self.rng.choice(&[6, 6, 6, 17, 17, 17, 1, 58, 47, 132]).unwrap();
+        let protocol = *self
+            .rng
+            .choice(&[6, 6, 6, 17, 17, 17, 1, 58, 47, 132])
+            .unwrap();
         let size = match self.rng.u32(..10) {
             0 => self.rng.usize(..12),
             1 => self.rng.usize(1000..1500),
@@ -207,16 +223,28 @@ impl Generator {
             _ => size,
         };
         let mut packet = match protocol {
-            17 => Ip::udp(from, to, (self.rng.u16(..), self.rng.u16(..)), &self.noise(size)),
+            17 => Ip::udp(
+                from,
+                to,
+                (self.rng.u16(..), self.rng.u16(..)),
+                &self.noise(size),
+            ),
             _ => {
                 let mut payload = self.noise(size.max(if protocol == 6 { 20 } else { 0 }));
                 if protocol == 6 {
                     payload[12] = 0x50;
                 }
-                Ip { payload, protocol, ..Ip::udp(from, to, (0, 0), &[]) }
+                Ip {
+                    payload,
+                    protocol,
+                    ..Ip::udp(from, to, (0, 0), &[])
+                }
             }
         };
-        packet.hop_limit = *self.rng.choice(&[0, 1, 2, 2, 64, 64, 64, 64, 255, 255]).unwrap();
+        packet.hop_limit = *self
+            .rng
+            .choice(&[0, 1, 2, 2, 64, 64, 64, 64, 255, 255])
+            .unwrap();
         if v4 && self.one_in(15) {
             packet.options = vec![1; 4 * self.rng.usize(1..11)];
         }
@@ -233,12 +261,17 @@ impl Generator {
         if self.one_in(25) {
             ethertype = *self
                 .rng
-                .choice(&[0x0806, 0x8100, 0x88a8, 0x88cc, 0x8847, 0x0800, 0x86dd, 0x0026])
+                .choice(&[
+                    0x0806, 0x8100, 0x88a8, 0x88cc, 0x8847, 0x0800, 0x86dd, 0x0026,
+                ])
                 .unwrap();
         }
         let mut mac = source.mac;
         if self.one_in(20) {
-            mac = *self.rng.choice(&[[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [2, 9, 9, 9, 9, 9]]).unwrap();
+            mac = *self
+                .rng
+                .choice(&[[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [2, 9, 9, 9, 9, 9]])
+                .unwrap();
         }
         let mut bytes = packet.bytes();
         if source.layer == LinkLayer::None {
@@ -253,9 +286,19 @@ impl Generator {
             frame.extend(self.noise(padding));
         }
         self.spoil(&mut frame, source.layer);
-        let gso_size = if self.one_in(8) { self.rng.u32(1..1600) } else { 0 };
+        let gso_size = if self.one_in(8) {
+            self.rng.u32(1..1600)
+        } else {
+            0
+        };
         let for_this_host = frame.get(..6) == Some(&source.mac[..]);
-        Generated { ifindex: source.ifindex, layer: source.layer, frame, gso_size, for_this_host }
+        Generated {
+            ifindex: source.ifindex,
+            layer: source.layer,
+            frame,
+            gso_size,
+            for_this_host,
+        }
     }
 
     /// Cuts or corrupts one frame in four.

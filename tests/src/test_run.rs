@@ -76,11 +76,19 @@ pub fn run(
     // SAFETY: every pointer is to a live buffer of the length beside it, and the kernel writes only
     // to `out` and to `attributes`.
     let result = unsafe {
-        libc::syscall(libc::SYS_bpf, COMMAND, &raw mut attributes, size_of::<Attributes>())
+        libc::syscall(
+            libc::SYS_bpf,
+            COMMAND,
+            &raw mut attributes,
+            size_of::<Attributes>(),
+        )
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
     out.truncate(attributes.data_size_out as usize);
-    Ok(Outcome { action: attributes.retval as i32, frame: out })
+    Ok(Outcome {
+        action: attributes.retval as i32,
+        frame: out,
+    })
 }

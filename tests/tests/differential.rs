@@ -92,15 +92,68 @@ const IP: &str = "
 
 /// Addresses that packets are drawn from: hosts of every network above, and the odd ones.
 const ADDRESSES: [&str; 62] = [
-    "10.1.0.2", "10.1.0.3", "10.1.77.7", "10.2.0.2", "10.2.0.9", "10.3.0.2", "10.3.0.3", "10.3.0.4",
-    "10.4.0.2", "10.4.1.1", "10.4.2.2", "10.5.0.2", "10.6.0.2", "10.7.0.2", "10.8.1.1", "10.8.2.1",
-    "10.8.3.1", "10.9.0.2", "10.10.0.2", "10.1.0.1", "10.3.0.1", "10.1.255.255", "192.0.2.1",
-    "224.0.0.5", "255.255.255.255", "127.0.0.1", "0.0.0.0", "10.4.9.9", "10.3.9.9", "10.1.9.9",
-    "fd00:1::2", "fd00:1::3", "fd00:1::77", "fd00:2::2", "fd00:2::9", "fd00:3::2", "fd00:3::3",
-    "fd00:3::4", "fd00:4::2", "fd00:4::11", "fd00:4::22", "fd00:5::2", "fd00:6::2", "fd00:7::2",
-    "fd00:8:1::1", "fd00:8:2::1", "fd00:8:3::1", "fd00:9::2", "fd00:1::1", "fd00:3::1",
-    "2001:db8::1", "ff02::1", "ff0e::7", "::1", "::", "fe80::1", "::ffff:10.1.0.2", "fd00:4::99",
-    "fd00:3::99", "fd00:1::99", "fd00:2::99", "fd00:3::98",
+    "10.1.0.2",
+    "10.1.0.3",
+    "10.1.77.7",
+    "10.2.0.2",
+    "10.2.0.9",
+    "10.3.0.2",
+    "10.3.0.3",
+    "10.3.0.4",
+    "10.4.0.2",
+    "10.4.1.1",
+    "10.4.2.2",
+    "10.5.0.2",
+    "10.6.0.2",
+    "10.7.0.2",
+    "10.8.1.1",
+    "10.8.2.1",
+    "10.8.3.1",
+    "10.9.0.2",
+    "10.10.0.2",
+    "10.1.0.1",
+    "10.3.0.1",
+    "10.1.255.255",
+    "192.0.2.1",
+    "224.0.0.5",
+    "255.255.255.255",
+    "127.0.0.1",
+    "0.0.0.0",
+    "10.4.9.9",
+    "10.3.9.9",
+    "10.1.9.9",
+    "fd00:1::2",
+    "fd00:1::3",
+    "fd00:1::77",
+    "fd00:2::2",
+    "fd00:2::9",
+    "fd00:3::2",
+    "fd00:3::3",
+    "fd00:3::4",
+    "fd00:4::2",
+    "fd00:4::11",
+    "fd00:4::22",
+    "fd00:5::2",
+    "fd00:6::2",
+    "fd00:7::2",
+    "fd00:8:1::1",
+    "fd00:8:2::1",
+    "fd00:8:3::1",
+    "fd00:9::2",
+    "fd00:1::1",
+    "fd00:3::1",
+    "2001:db8::1",
+    "ff02::1",
+    "ff0e::7",
+    "::1",
+    "::",
+    "fe80::1",
+    "::ffff:10.1.0.2",
+    "fd00:4::99",
+    "fd00:3::99",
+    "fd00:1::99",
+    "fd00:2::99",
+    "fd00:3::98",
 ];
 
 fn ip(address: &str) -> IpAddr {
@@ -119,10 +172,22 @@ fn build_namespace() {
         fs::write(format!("/proc/sys/net/{key}/forwarding"), "1").unwrap();
     }
     for line in IP.lines().map(str::trim).filter(|l| !l.is_empty()) {
-        let family = if line.contains("fd00") && !line.starts_with("route add 10.") { "-6" } else { "-4" };
+        let family = if line.contains("fd00") && !line.starts_with("route add 10.") {
+            "-6"
+        } else {
+            "-4"
+        };
         let mut command = Command::new("ip");
-        let done = command.arg(family).args(line.split_whitespace()).output().expect("ip runs");
-        assert!(done.status.success(), "ip {line}: {}", String::from_utf8_lossy(&done.stderr));
+        let done = command
+            .arg(family)
+            .args(line.split_whitespace())
+            .output()
+            .expect("ip runs");
+        assert!(
+            done.status.success(),
+            "ip {line}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     }
     for family in ["ipv4", "ipv6"] {
         fs::write(format!("/proc/sys/net/{family}/conf/off0/forwarding"), "0").unwrap();
@@ -133,7 +198,12 @@ fn model(route_mtu: u32) -> Model {
     let mut model = Model::default();
     for (slot, (name, layer, _, rp_filter, forwarding)) in PORTS.into_iter().enumerate() {
         let slot = slot as u32 + 1;
-        let port = Port { slot, link_layer: layer as u8, rp_filter, reserved: [0; 2] };
+        let port = Port {
+            slot,
+            link_layer: layer as u8,
+            rp_filter,
+            reserved: [0; 2],
+        };
         model.ports.insert(index(name), port);
         if !forwarding {
             model.forwarding_off.insert(index(name));
@@ -146,10 +216,23 @@ fn model(route_mtu: u32) -> Model {
         };
         model.frame_limits.insert(index(name), mtu + header);
     }
-    model.host = Host { smallest_route_mtu: route_mtu, ipv6_forwarding: 1 };
-    for own in ["10.1.0.1", "10.3.0.1", "fd00:1::1", "fd00:3::1", "127.0.0.1", "::1"] {
+    model.host = Host {
+        smallest_route_mtu: route_mtu,
+        ipv6_forwarding: 1,
+    };
+    for own in [
+        "10.1.0.1",
+        "10.3.0.1",
+        "fd00:1::1",
+        "fd00:3::1",
+        "127.0.0.1",
+        "::1",
+    ] {
         let (family, address) = address(ip(own));
-        model.local.insert(LocalAddress { family: family as u32, address });
+        model.local.insert(LocalAddress {
+            family: family as u32,
+            address,
+        });
     }
     let via = |name: &str, gateway: Option<&str>, mtu| To::Via {
         ifindex: index(name),
@@ -157,7 +240,11 @@ fn model(route_mtu: u32) -> Model {
         mtu,
     };
     let mut add = |prefix: &str, length, to| {
-        model.routes.push(Entry { prefix: ip(prefix), length, to });
+        model.routes.push(Entry {
+            prefix: ip(prefix),
+            length,
+            to,
+        });
     };
     for own in ["10.1.0.1", "10.3.0.1", "10.1.255.255", "10.3.255.255"] {
         add(own, 32, To::Local);
@@ -212,7 +299,11 @@ fn run_library(library: Library, model: &Model, packet: &Generated) -> Ours {
     model.counters.borrow_mut().clear();
     let verdict = library(&mut frame, model);
     let counters = model.counters.borrow().clone();
-    Ours { verdict, frame: frame.data().to_vec(), counters }
+    Ours {
+        verdict,
+        frame: frame.data().to_vec(),
+        counters,
+    }
 }
 
 fn action(verdict: Verdict) -> i32 {
@@ -240,14 +331,19 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
     for (ifindex, port) in &model.ports {
         maps.set_port(*ifindex, *port).unwrap();
     }
-    maps.set_addresses(model.local.iter().copied().collect()).unwrap();
+    maps.set_addresses(model.local.iter().copied().collect())
+        .unwrap();
     let program: &SchedClassifier = datapath::ingress(&mut ebpf).unwrap();
     let program = program.fd().unwrap().as_fd().try_clone_to_owned().unwrap();
 
     let mut sources: Vec<_> = PORTS
         .iter()
         .filter(|p| p.0 != "bare0")
-        .map(|&(name, layer, mac, ..)| Source { ifindex: index(name), layer, mac })
+        .map(|&(name, layer, mac, ..)| Source {
+            ifindex: index(name),
+            layer,
+            mac,
+        })
         .collect();
     // The roads of the gateway weigh more than the odd ports.
     sources.extend_from_within(..1);
@@ -257,8 +353,7 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
         layer: LinkLayer::Ethernet,
         mac: [2, 0, 0, 0, 0, 6],
     });
-    let mut generator =
-        Generator::new(seed, sources, ADDRESSES.iter().map(|a| ip(a)).collect());
+    let mut generator = Generator::new(seed, sources, ADDRESSES.iter().map(|a| ip(a)).collect());
 
     // Kernels before 6.13 don't know the flag.
     let probe = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 6, 0, 0];
@@ -266,14 +361,22 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
         Ok(_) => CHECKSUM_COMPLETE,
         Err(_) => 0,
     };
-    let mut before: BTreeMap<u32, PortCounters> =
-        (0..=PORTS.len() as u32).map(|slot| (slot, maps.counters(slot).unwrap())).collect();
+    let mut before: BTreeMap<u32, PortCounters> = (0..=PORTS.len() as u32)
+        .map(|slot| (slot, maps.counters(slot).unwrap()))
+        .collect();
     let mut result = Comparison::default();
     while result.compared < packets {
         // Half of the packets meet a route with an MTU of its own, some a host without IPv6.
-        let route_mtu = if result.compared % 2000 < 1000 { u32::MAX } else { ROUTE_MTU };
+        let route_mtu = if result.compared % 2000 < 1000 {
+            u32::MAX
+        } else {
+            ROUTE_MTU
+        };
         let ipv6_forwarding = u32::from(result.compared % 500 < 480);
-        model.host = Host { smallest_route_mtu: route_mtu, ipv6_forwarding };
+        model.host = Host {
+            smallest_route_mtu: route_mtu,
+            ipv6_forwarding,
+        };
         maps.set_host(model.host).unwrap();
 
         let packet = generator.frame();
@@ -282,8 +385,13 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
         // bare frame has not, and it looks at a sum that the kernel gave up when it cut padding.
         let unsummed = packet.layer == LinkLayer::None || is_trimmed(&packet, &ours);
         let sum = if unsummed { 0 } else { flags };
-        let theirs =
-            test_run::run(program.as_fd(), &packet.frame, packet.ifindex, packet.gso_size, sum);
+        let theirs = test_run::run(
+            program.as_fd(),
+            &packet.frame,
+            packet.ifindex,
+            packet.gso_size,
+            sum,
+        );
         let theirs = match theirs {
             Ok(theirs) => theirs,
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -318,7 +426,10 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
                 brief(&moved)
             ));
         }
-        *result.verdicts.entry(describe(&packet, ours.verdict)).or_default() += 1;
+        *result
+            .verdicts
+            .entry(describe(&packet, ours.verdict))
+            .or_default() += 1;
         result.compared += 1;
     }
     result
@@ -337,7 +448,10 @@ fn difference(new: &PortCounters, old: &PortCounters) -> PortCounters {
 fn brief(rows: &BTreeMap<u32, PortCounters>) -> String {
     let text = format!("{rows:?}");
     let moved = |part: &&str| part.contains("packets: ") && !part.contains("packets: 0");
-    text.split("}, ").filter(moved).collect::<Vec<_>>().join("; ")
+    text.split("}, ")
+        .filter(moved)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Whether padding was cut: the frame is shorter by more than its link header became.
@@ -347,7 +461,9 @@ fn is_trimmed(packet: &Generated, ours: &Ours) -> bool {
         LinkLayer::Ethernet => 14,
         LinkLayer::Ipoib => 24,
     };
-    let Verdict::Forward(Forward { ifindex, .. }) = ours.verdict else { return false };
+    let Verdict::Forward(Forward { ifindex, .. }) = ours.verdict else {
+        return false;
+    };
     let out = PORTS.iter().find(|p| index(p.0) == ifindex).map(|p| p.1);
     let before = header(packet.layer);
     let after = match (packet.layer, out) {
@@ -360,7 +476,10 @@ fn is_trimmed(packet: &Generated, ours: &Ours) -> bool {
 /// A verdict with its road, to see that each was taken.
 fn describe(packet: &Generated, verdict: Verdict) -> String {
     let layer = |ifindex: u32| {
-        PORTS.iter().find(|p| index(p.0) == ifindex).map_or("?", |p| p.1.name())
+        PORTS
+            .iter()
+            .find(|p| index(p.0) == ifindex)
+            .map_or("?", |p| p.1.name())
     };
     match verdict {
         Verdict::Forward(Forward { ifindex, .. }) => {
@@ -386,12 +505,30 @@ const OUT_OF_REACH: [Reason; 1] = [Reason::RewriteFailed];
 #[test]
 fn the_library_and_the_loaded_program_agree_on_every_packet() {
     let result = in_namespace(|| compare(|frame, model| ingress(frame, model), PACKETS, 7));
-    println!("compared {}, refused {}: {:#?}", result.compared, result.refused, result.verdicts);
-    assert_eq!(result.mismatches.len(), 0, "first: {}", result.mismatches[0]);
+    println!(
+        "compared {}, refused {}: {:#?}",
+        result.compared, result.refused, result.verdicts
+    );
+    assert_eq!(
+        result.mismatches.len(),
+        0,
+        "first: {}",
+        result.mismatches[0]
+    );
     assert!(result.compared >= PACKETS);
-    for reason in Reason::ALL.into_iter().filter(|r| !OUT_OF_REACH.contains(r)) {
-        let hits = result.verdicts.get(&format!("hand_up {}", reason.name())).copied();
-        assert!(hits.unwrap_or(0) >= 20, "{} was reached {hits:?} times only", reason.name());
+    for reason in Reason::ALL
+        .into_iter()
+        .filter(|r| !OUT_OF_REACH.contains(r))
+    {
+        let hits = result
+            .verdicts
+            .get(&format!("hand_up {}", reason.name()))
+            .copied();
+        assert!(
+            hits.unwrap_or(0) >= 20,
+            "{} was reached {hits:?} times only",
+            reason.name()
+        );
     }
     for (from, to) in [
         ("ipoib", "ethernet"),
@@ -402,8 +539,14 @@ fn the_library_and_the_loaded_program_agree_on_every_packet() {
         ("none", "ethernet"),
         ("none", "ipoib"),
     ] {
-        let hits = result.verdicts.get(&format!("forward {from} to {to}")).copied();
-        assert!(hits.unwrap_or(0) >= 50, "{from} to {to} was taken {hits:?} times only");
+        let hits = result
+            .verdicts
+            .get(&format!("forward {from} to {to}"))
+            .copied();
+        assert!(
+            hits.unwrap_or(0) >= 50,
+            "{from} to {to} was taken {hits:?} times only"
+        );
     }
 }
 
@@ -429,9 +572,11 @@ fn a_library_broken_on_purpose_is_caught() {
             }
             verdict
         }),
-        ("drops what should go up", |frame, model| match ingress(frame, model) {
-            Verdict::HandUp(Reason::Martian) => Verdict::Drop(Reason::Martian),
-            verdict => verdict,
+        ("drops what should go up", |frame, model| {
+            match ingress(frame, model) {
+                Verdict::HandUp(Reason::Martian) => Verdict::Drop(Reason::Martian),
+                verdict => verdict,
+            }
         }),
         ("counts the bytes of the changed frame", |frame, model| {
             use ipoib_ebpf::packet::Packet;
@@ -452,7 +597,8 @@ fn a_library_broken_on_purpose_is_caught() {
             let len = frame.len();
             let verdict = ingress(frame, model);
             if let Verdict::Forward(_) = verdict {
-                let kept: Result<(), ResizeError> = frame.trim(len.min(frame.len()).saturating_sub(1));
+                let kept: Result<(), ResizeError> =
+                    frame.trim(len.min(frame.len()).saturating_sub(1));
                 kept.unwrap();
             }
             verdict

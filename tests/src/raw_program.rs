@@ -1,0 +1,130 @@
+//! A TC program of a few instructions that counts what reaches it and lets it go on: the witness of
+//! what our own program handed on. Assembled here, so that it shares nothing with ours.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP: libc::c_long = 1;
+const PROG_LOAD: libc::c_long = 5;
+const LINK_CREATE: libc::c_long = 28;
+const MAP_TYPE_ARRAY: u32 = 2;
+const PROG_TYPE_SCHED_CLS: u32 = 3;
+const TCX_INGRESS: u32 = 46;
+
+/// A counting program on a port's tcx ingress, attached until it is dropped.
+#[derive(Debug)]
+pub struct Witness {
+    map: OwnedFd,
+    program: OwnedFd,
+    _link: Option<OwnedFd>,
+}
+
+impl Witness {
+    /// Loads the program and attaches it behind all others on the tcx ingress of `ifindex`.
+    pub fn attach(ifindex: u32) -> io::Result<Self> {
+        let mut witness = Self::load()?;
+        let mut attributes = [0u32; 16];
+        attributes[0] = witness.program.as_raw_fd() as u32;
+        attributes[1] = ifindex;
+        attributes[2] = TCX_INGRESS;
+        witness._link = Some(bpf(LINK_CREATE, &mut attributes)?);
+        Ok(witness)
+    }
+
+    /// Loads the program without attaching it.
+    pub fn load() -> io::Result<Self> {
+        let mut attributes = [0u32; 16];
+        // An array of one 8-byte value.
+        attributes[..4].copy_from_slice(&[MAP_TYPE_ARRAY, 4, 8, 1]);
+        let map = bpf(MAP_CREATE, &mut attributes)?;
+        let instructions: [u64; 11] = [
+            instruction(0x62, 10, 0, -4, 0),             // *(u32 *)(r10 - 4) = 0
+            instruction(0xbf, 2, 10, 0, 0),              // r2 = r10
+            instruction(0x07, 2, 0, 0, -4),              // r2 += -4
+            instruction(0x18, 1, 1, 0, map.as_raw_fd()), // r1 = map
+            0,                                           // (second half)
+            instruction(0x85, 0, 0, 0, 1),               // r0 = map_lookup_elem
+            instruction(0x15, 0, 0, 2, 0),               // if r0 == 0 skip 2
+            instruction(0xb7, 1, 0, 0, 1),               // r1 = 1
+            instruction(0xdb, 0, 1, 0, 0),               // *(u64 *)r0 += r1, atomic
+            instruction(0xb7, 0, 0, 0, -1),              // r0 = TC_ACT_UNSPEC
+            instruction(0x95, 0, 0, 0, 0),               // exit
+        ];
+        let license = c"GPL";
+        let mut attributes = [0u32; 16];
+        attributes[0] = PROG_TYPE_SCHED_CLS;
+        attributes[1] = instructions.len() as u32;
+        attributes[2..4].copy_from_slice(&split(instructions.as_ptr() as u64));
+        attributes[4..6].copy_from_slice(&split(license.as_ptr() as u64));
+        // prog_name
+        attributes[12..14]
+            .copy_from_slice(&[u32::from_ne_bytes(*b"witn"), u32::from_ne_bytes(*b"ess\0")]);
+        let program = bpf(PROG_LOAD, &mut attributes)?;
+        Ok(Witness {
+            map,
+            program,
+            _link: None,
+        })
+    }
+
+    /// The program, to attach it another way.
+    pub fn program(&self) -> &OwnedFd {
+        &self.program
+    }
+
+    /// Packets that have reached the program.
+    pub fn packets(&self) -> u64 {
+        let (key, mut value) = (0u32, 0u64);
+        let mut attributes = [0u32; 16];
+        attributes[0] = self.map.as_raw_fd() as u32;
+        attributes[2..4].copy_from_slice(&split(&raw const key as u64));
+        attributes[4..6].copy_from_slice(&split(&raw mut value as u64));
+        // SAFETY: key and value outlive the call and have the map's sizes.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                MAP_LOOKUP,
+                attributes.as_mut_ptr(),
+                size_of_val(&attributes),
+            )
+        };
+        assert_eq!(
+            result,
+            0,
+            "reading the witness: {}",
+            io::Error::last_os_error()
+        );
+        value
+    }
+}
+
+fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
+    u64::from(code)
+        | u64::from(from << 4 | to) << 8
+        | u64::from(offset as u16) << 16
+        | u64::from(immediate as u32) << 32
+}
+
+fn split(pointer: u64) -> [u32; 2] {
+    [pointer as u32, (pointer >> 32) as u32]
+}
+
+/// A bpf command that answers with a descriptor.
+fn bpf(command: libc::c_long, attributes: &mut [u32; 16]) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes outlive the call, their size is given, and what they point to is alive
+    // in the callers.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            attributes.as_mut_ptr(),
+            size_of_val(attributes),
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
