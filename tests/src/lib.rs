@@ -2,6 +2,7 @@
 //! to send, the host's model of the kernel's tables, and the way to run a loaded program on one
 //! packet.
 
+pub mod device;
 pub mod gateway;
 pub mod model;
 pub mod packets;

@@ -1,12 +1,14 @@
 //! A TC program of a few instructions that counts what reaches it and lets it go on: the witness of
 //! what our own program handed on. Assembled here, so that it shares nothing with ours.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP: libc::c_long = 1;
 const PROG_LOAD: libc::c_long = 5;
+const OBJ_PIN: libc::c_long = 6;
 const LINK_CREATE: libc::c_long = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
@@ -68,9 +70,26 @@ impl Witness {
         })
     }
 
-    /// The program, to attach it another way.
-    pub fn program(&self) -> &OwnedFd {
-        &self.program
+    /// Pins the program, for `tc` to attach it.
+    pub fn pin(&self, path: &str) -> io::Result<()> {
+        let path = CString::new(path)?;
+        let mut attributes = [0u32; 16];
+        attributes[..2].copy_from_slice(&split(path.as_ptr() as u64));
+        attributes[2] = self.program.as_raw_fd() as u32;
+        // SAFETY: the path and the attributes outlive the call.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                OBJ_PIN,
+                attributes.as_mut_ptr(),
+                size_of_val(&attributes),
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 
     /// Packets that have reached the program.

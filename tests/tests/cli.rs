@@ -1,0 +1,412 @@
+//! The binary itself: verbs, JSON, exit codes, signals, and what a killed one leaves behind.
+
+use ipoib_ebpf::tables::names;
+use ipoib_ebpf::wire::link::LinkLayer;
+use ipoib_tests::gateway::{Gateway, PATIENCE, Side, eventually};
+use ipoib_tests::packets::{Ip, link_header};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::{env, fs};
+
+/// The binary under test, built by `cargo xtask test`.
+fn ipoib() -> Command {
+    Command::new(env::var_os("IPOIB_BIN").expect("IPOIB_BIN: run `cargo xtask test`"))
+}
+
+fn bpftool() -> Command {
+    Command::new(env::var_os("IPOIB_BPFTOOL").expect("IPOIB_BPFTOOL: run `cargo xtask test`"))
+}
+
+/// Runs the binary inside the gateway to its end.
+fn run_inside(gateway: &Gateway, arguments: &[&str]) -> Output {
+    gateway
+        .gateway
+        .run(|| ipoib().args(arguments).output())
+        .unwrap()
+        .unwrap()
+}
+
+/// Expects an exit code and one line of error; the line.
+fn fails(output: &Output, code: i32) -> String {
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    assert!(error.starts_with("error: "), "{error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+    error
+}
+
+/// A daemon on the gateway's two ports.
+struct Daemon {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    pin_root: PathBuf,
+}
+
+impl Daemon {
+    fn start(gateway: &Gateway) -> (Self, Value) {
+        let pin_root = gateway.options().pin_root;
+        let mut child = gateway
+            .gateway
+            .run(|| {
+                ipoib()
+                    .args([
+                        "run",
+                        "--ib",
+                        "ib0",
+                        "--eth",
+                        "eth0",
+                        "--json",
+                        "--pin-root",
+                    ])
+                    .arg(&pin_root)
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+                    .spawn()
+            })
+            .unwrap()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let mut daemon = Daemon {
+            child,
+            lines,
+            pin_root,
+        };
+        let started = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut error = String::new();
+            daemon
+                .child
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut error)
+                .unwrap();
+            panic!("not started: {line} {error}")
+        });
+        (daemon, started)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Waits for the end; the exit code and what was still printed.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+fn send_one(gateway: &Gateway) {
+    let side = Side::Fabric;
+    let packet = Ip::udp(
+        side.address(true),
+        side.other().address(true),
+        (1, 2),
+        &[1; 20],
+    );
+    let mut frame = link_header(LinkLayer::Ethernet, side.port_mac(), 0x0800);
+    frame.extend(packet.bytes());
+    let receiver = gateway.socket(side.other());
+    gateway.socket(side).send(&frame);
+    receiver
+        .receive(PATIENCE, |f| f.get(23) == Some(&17))
+        .expect("it arrives");
+}
+
+#[test]
+fn run_forwards_reports_and_leaves_nothing_behind() {
+    let gateway = Gateway::build();
+    let (daemon, started) = Daemon::start(&gateway);
+    assert_eq!(started["v"], 1);
+    assert_eq!(started["event"], "started");
+    let names: Vec<_> = started["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| &p["name"])
+        .collect();
+    assert_eq!(names, ["ib0", "eth0"]);
+    assert_eq!(started["ports"][0]["link_layer"], "ethernet");
+    for _ in 0..5 {
+        send_one(&gateway);
+    }
+    let pin_root = daemon.pin_root.clone();
+    daemon.signal(Signal::SIGTERM);
+    let (code, rest) = daemon.end();
+    assert_eq!(code, Some(0));
+    let stopped: Value = serde_json::from_str(rest.trim()).expect("one object on one line");
+    assert_eq!(stopped["event"], "stopped");
+    assert_eq!(stopped["ports"][0]["forwarded"]["ipv4"]["packets"], 5);
+    assert_eq!(stopped["ports"][1]["sent"]["ipv4"]["packets"], 5);
+    assert!(!pin_root.exists());
+    let kernel = gateway.kernel_forwarded(true);
+    send_one(&gateway);
+    assert_eq!(
+        gateway.kernel_forwarded(true),
+        kernel + 1,
+        "the kernel forwards alone again"
+    );
+}
+
+/// A change of the host reaches the datapath without a restart.
+#[test]
+fn run_follows_the_host() {
+    let gateway = Gateway::build();
+    let (daemon, _) = Daemon::start(&gateway);
+    let addresses = daemon.pin_root.join("v1/maps/addresses");
+    let count = || {
+        let dump = bpftool()
+            .args(["-j", "map", "dump", "pinned"])
+            .arg(&addresses)
+            .output()
+            .unwrap();
+        let rows: Value = serde_json::from_slice(&dump.stdout).expect("bpftool prints JSON");
+        rows.as_array().unwrap().len()
+    };
+    let before = count();
+    gateway
+        .gateway
+        .ip(&["address", "add", "10.1.0.44/24", "dev", "ib0"])
+        .unwrap();
+    eventually("the address is known", || count() == before + 1);
+    gateway
+        .gateway
+        .ip(&["address", "del", "10.1.0.44/24", "dev", "ib0"])
+        .unwrap();
+    eventually("the address is forgotten", || count() == before);
+    let host = daemon.pin_root.join("v1/maps/host");
+    let smallest = || {
+        let dump = bpftool()
+            .args(["-j", "map", "dump", "pinned"])
+            .arg(&host)
+            .output()
+            .unwrap();
+        let rows: Value = serde_json::from_slice(&dump.stdout).expect("bpftool prints JSON");
+        rows[0]["formatted"]["value"]["smallest_route_mtu"].as_u64()
+    };
+    gateway
+        .gateway
+        .ip(&["route", "add", "10.66.0.0/16", "dev", "eth0", "mtu", "1234"])
+        .unwrap();
+    eventually("the route's MTU is known", || smallest() == Some(1234));
+    // A port that goes away is said and survived.
+    gateway.gateway.ip(&["link", "del", "eth0"]).unwrap();
+    gateway
+        .gateway
+        .ip(&["link", "set", "ib0", "mtu", "1999"])
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    daemon.signal(Signal::SIGINT);
+    let (code, rest) = daemon.end();
+    assert_eq!(code, Some(0));
+    let stopped: Value = serde_json::from_str(rest.trim()).unwrap();
+    assert_eq!(stopped["ports"][0]["mtu"], 1999);
+    assert_eq!(stopped["ports"][1]["present"], false);
+}
+
+#[test]
+fn bpftool_reads_the_pins_with_names() {
+    let gateway = Gateway::build();
+    let (daemon, _) = Daemon::start(&gateway);
+    send_one(&gateway);
+    let show = |arguments: &[&str], path: &str| -> Value {
+        let path = daemon.pin_root.join("v1").join(path);
+        let output = bpftool()
+            .arg("-j")
+            .args(arguments)
+            .arg(path)
+            .output()
+            .unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+            panic!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr))
+        })
+    };
+    let program = show(&["prog", "show", "pinned"], "progs/ingress");
+    assert_eq!(program["name"], names::INGRESS);
+    assert_eq!(program["type"], "sched_cls");
+    let ports = show(&["map", "dump", "pinned"], "maps/ports");
+    let rows = ports.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    let row = rows
+        .iter()
+        .find(|r| r["formatted"]["value"]["slot"] == 1)
+        .unwrap();
+    assert_eq!(row["formatted"]["value"]["link_layer"], 1);
+    let counters = show(&["map", "dump", "pinned"], "maps/counters");
+    let per_cpu = counters[1]["formatted"]["values"].as_array().unwrap();
+    let packets = |field: &str| -> u64 {
+        per_cpu
+            .iter()
+            .map(|cpu| cpu["value"][field]["packets"].as_u64().unwrap())
+            .sum()
+    };
+    assert_eq!(packets("forwarded_ipv4"), 1);
+    let reasons = &per_cpu[0]["value"]["handed_up"];
+    assert!(reasons["hop_limit"]["packets"].is_u64(), "{reasons}");
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.end().0, Some(0));
+}
+
+#[test]
+fn a_killed_daemon_takes_its_program_off_and_the_next_one_starts() {
+    let gateway = Gateway::build();
+    let (daemon, _) = Daemon::start(&gateway);
+    let pin_root = daemon.pin_root.clone();
+    daemon.signal(Signal::SIGKILL);
+    assert_eq!(daemon.end().0, None);
+    let kernel = gateway.kernel_forwarded(true);
+    eventually("the kernel forwards alone", || {
+        send_one(&gateway);
+        gateway.kernel_forwarded(true) > kernel
+    });
+    assert!(pin_root.exists(), "pins outlive a kill");
+    let (daemon, _) = Daemon::start(&gateway);
+    daemon.signal(Signal::SIGKILL);
+    daemon.end();
+    let root = pin_root.to_str().unwrap();
+    let detached = run_inside(&gateway, &["detach", "--json", "--pin-root", root]);
+    assert_eq!(detached.status.code(), Some(0));
+    let detached: Value = serde_json::from_slice(&detached.stdout).unwrap();
+    assert_eq!(detached["pins"], true);
+    assert!(!pin_root.exists());
+    let again = run_inside(&gateway, &["detach", "--pin-root", root]);
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        "nothing was left behind\n"
+    );
+}
+
+/// Behind a filter of tc the datapath is a filter too, and filters outlive their process.
+#[test]
+fn a_killed_daemons_filter_is_removed_by_the_next_one() {
+    let gateway = Gateway::build();
+    let pin_root = gateway.options().pin_root;
+    let tc = |arguments: &[&str]| {
+        let output = Command::new("ip")
+            .args(["netns", "exec", gateway.gateway.name(), "tc"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let witness = ipoib_tests::raw_program::Witness::load().unwrap();
+    let pin = format!("{}-witness", pin_root.display());
+    witness.pin(&pin).unwrap();
+    tc(&["qdisc", "add", "dev", "ib0", "clsact"]);
+    tc(&[
+        "filter",
+        "add",
+        "dev",
+        "ib0",
+        "ingress",
+        "prio",
+        "9",
+        "bpf",
+        "da",
+        "object-pinned",
+        &pin,
+    ]);
+    fs::remove_file(&pin).unwrap();
+    let spawn = || {
+        let mut child = gateway
+            .gateway
+            .run(|| {
+                ipoib()
+                    .args([
+                        "run", "--ib", "ib0", "--eth", "eth0", "--json", "--order", "after",
+                    ])
+                    .arg("--pin-root")
+                    .arg(&pin_root)
+                    .stdout(Stdio::piped())
+                    .spawn()
+            })
+            .unwrap()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.contains("\"clsact\""), "{line}");
+        child
+    };
+    let ours = || {
+        tc(&["filter", "show", "dev", "ib0", "ingress"])
+            .matches("ipoib_ingress")
+            .count()
+    };
+    let mut child = spawn();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(ours(), 1, "a filter outlives its process");
+    let mut child = spawn();
+    assert_eq!(ours(), 1, "the old one is gone, the new one is there");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let detached = run_inside(
+        &gateway,
+        &["detach", "--pin-root", pin_root.to_str().unwrap()],
+    );
+    let text = String::from_utf8_lossy(&detached.stdout).into_owned();
+    assert!(text.contains("removed our filter from ib0"), "{text}");
+    assert_eq!(ours(), 0);
+}
+
+#[test]
+fn bad_input_is_one_line_with_the_right_exit_code() {
+    let gateway = Gateway::build();
+    let run = |arguments: &[&str]| run_inside(&gateway, arguments);
+    assert_eq!(run(&["run", "--nonsense"]).status.code(), Some(2));
+    assert_eq!(run(&[]).status.code(), Some(2));
+    let error = fails(&run(&["run"]), 2);
+    assert!(error.contains("--ib"), "{error}");
+    let error = fails(&run(&["run", "--ib", "nosuch0"]), 2);
+    assert!(error.contains("nosuch0"), "{error}");
+    let error = fails(&run(&["run", "--ib", "ib0", "--eth", "ib0"]), 2);
+    assert!(error.contains("ib0"), "{error}");
+    let error = fails(&run(&["run", "--ib", "lo", "--eth", "eth0"]), 3);
+    assert!(error.contains("lo"), "{error}");
+    let error = fails(
+        &run(&["run", "--ib", "ib0", "--pin-root", "/tmp/ipoib-nowhere"]),
+        3,
+    );
+    assert!(error.contains("bpf file system"), "{error}");
+    assert!(!Path::new("/tmp/ipoib-nowhere").exists());
+}
+
+#[test]
+fn without_privileges_the_missing_ones_are_named() {
+    let gateway = Gateway::build();
+    // The binary may lie where only root can read.
+    let copy = env::temp_dir().join(format!("ipoib-unprivileged-{}", std::process::id()));
+    fs::copy(env::var_os("IPOIB_BIN").unwrap(), &copy).unwrap();
+    let output = gateway
+        .gateway
+        .run(|| {
+            Command::new("setpriv")
+                .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+                .arg(&copy)
+                .args(["run", "--ib", "ib0", "--eth", "eth0"])
+                .output()
+        })
+        .unwrap()
+        .unwrap();
+    fs::remove_file(&copy).unwrap();
+    let error = fails(&output, 3);
+    assert!(
+        error.contains("CAP_BPF") && error.contains("sudo"),
+        "{error}"
+    );
+}
