@@ -1,0 +1,118 @@
+//! What the IPv4 routes say about MTU, by RTM_GETROUTE: the datapath has to know the smallest one,
+//! because `bpf_fib_lookup` does not look at it.
+
+use super::Error;
+use super::netlink::{Question, ask, attributes, attributes_after, u32_at};
+
+/// `struct rtmsg`: family, two prefix lengths, TOS, table, protocol, scope, type, flags.
+const RTMSG_LEN: usize = 12;
+/// Set on the per-destination exceptions that a dump shows among the routes.
+const RTM_F_CLONED: u32 = 0x200;
+/// Metric: a bit for each metric that is locked.
+const RTAX_LOCK: u16 = 1;
+/// Metric: the MTU.
+const RTAX_MTU: u16 = 2;
+
+/// The smallest `mtu` that an IPv4 route of any table carries without a lock, or `u32::MAX`.
+///
+/// The kernel's forwarding takes it (`ip_dst_mtu_maybe_forward()`); `bpf_fib_lookup` takes a locked
+/// one only (`ip_mtu_from_fib_result()`). For IPv6 both take only a locked one.
+pub fn smallest_mtu() -> Result<u32, Error> {
+    let mut body = [0; RTMSG_LEN];
+    body[0] = libc::AF_INET as u8;
+    let question = Question {
+        protocol: libc::NETLINK_ROUTE as isize,
+        what: "the IPv4 routes",
+        ask: libc::RTM_GETROUTE,
+        answer: libc::RTM_NEWROUTE,
+        dump: true,
+        body: &body,
+    };
+    let smallest = ask(&question, read)?.into_iter().min();
+    Ok(smallest.unwrap_or(u32::MAX))
+}
+
+/// The unlocked MTU of an RTM_NEWROUTE, if it has one. An exception has none: it is a path MTU that
+/// was learnt, which `bpf_fib_lookup` heeds.
+fn read(body: &[u8]) -> Option<u32> {
+    if *body.first()? as i32 != libc::AF_INET || u32_at(body, 8)? & RTM_F_CLONED != 0 {
+        return None;
+    }
+    let (mut mtu, mut locks) = (None, 0);
+    for (attribute, metrics) in attributes_after(body, RTMSG_LEN) {
+        if attribute != libc::RTA_METRICS {
+            continue;
+        }
+        for (metric, value) in attributes(metrics) {
+            match metric {
+                RTAX_MTU => mtu = u32_at(value, 0),
+                RTAX_LOCK => locks = u32_at(value, 0).unwrap_or(0),
+                _ => {}
+            }
+        }
+    }
+    mtu.filter(|mtu| *mtu != 0 && locks & (1 << RTAX_MTU) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::netlink::push_attribute;
+    use crate::host::testing::{in_namespace, ip};
+
+    fn message(flags: u32, metrics: &[(u16, u32)]) -> Vec<u8> {
+        let mut nested = Vec::new();
+        push_attribute(&mut nested, 99, &[1]);
+        for (metric, value) in metrics {
+            push_attribute(&mut nested, *metric, &value.to_ne_bytes());
+        }
+        let mut body = vec![0; RTMSG_LEN];
+        body[0] = libc::AF_INET as u8;
+        body[8..12].copy_from_slice(&flags.to_ne_bytes());
+        push_attribute(&mut body, 77, b"unknown");
+        push_attribute(&mut body, libc::RTA_METRICS, &nested);
+        body
+    }
+
+    #[test]
+    fn only_an_mtu_without_a_lock_counts() {
+        assert_eq!(read(&message(0, &[(RTAX_MTU, 1400)])), Some(1400));
+        assert_eq!(read(&message(0, &[(RTAX_MTU, 0)])), None);
+        assert_eq!(read(&message(0, &[(8, 1360)])), None);
+        let locked = [(RTAX_MTU, 1400), (RTAX_LOCK, 1 << 2)];
+        assert_eq!(read(&message(0, &locked)), None);
+        let other_lock = [(RTAX_LOCK, 1 << 8), (RTAX_MTU, 1400)];
+        assert_eq!(read(&message(0, &other_lock)), Some(1400));
+        assert_eq!(read(&message(RTM_F_CLONED, &[(RTAX_MTU, 600)])), None);
+    }
+
+    #[test]
+    fn a_cut_message_has_the_mtu_or_none() {
+        let whole = message(0, &[(RTAX_MTU, 1400)]);
+        for len in 0..whole.len() {
+            assert_eq!(read(&whole[..len]), None);
+        }
+    }
+
+    #[test]
+    fn the_smallest_unlocked_mtu_of_any_table_is_found() {
+        in_namespace(|| {
+            ip("link set lo up");
+            ip("link add v0 type veth peer name v1");
+            ip("link set v1 up");
+            ip("link set v0 up");
+            ip("addr add 10.1.0.1/24 dev v0");
+            ip("route add 10.2.0.0/24 via 10.1.0.2");
+            assert_eq!(smallest_mtu().unwrap(), u32::MAX);
+            ip("route add 10.3.0.0/24 via 10.1.0.2 mtu lock 1300");
+            assert_eq!(smallest_mtu().unwrap(), u32::MAX, "locked");
+            ip("route add 10.4.0.0/24 via 10.1.0.2 mtu 1400");
+            assert_eq!(smallest_mtu().unwrap(), 1400);
+            ip("route add 10.5.0.0/24 via 10.1.0.2 mtu 1350 table 5000");
+            assert_eq!(smallest_mtu().unwrap(), 1350);
+            ip("route flush table 5000");
+            ip("route del 10.4.0.0/24");
+            assert_eq!(smallest_mtu().unwrap(), u32::MAX);
+        });
+    }
+}
