@@ -6,7 +6,7 @@
 use super::Order;
 use super::error::Error;
 use super::object::{chain, ingress, io_of};
-use crate::host::{self, ForeignProgram, Hook, Link};
+use crate::host::{self, ForeignProgram, Link};
 use aya::Ebpf;
 use aya::programs::TcAttachType::Ingress;
 use aya::programs::links::Link as _;
@@ -88,7 +88,7 @@ pub fn attach(
 /// Takes off a clsact filter that a dead process of ours left behind: tcx links end with their
 /// process, filters don't.
 pub fn detach_leftover(port: &Link, filter: &ForeignProgram) -> Result<(), Error> {
-    let Hook::Clsact { priority, handle } = filter.hook else {
+    let Some((priority, handle)) = filter.filter else {
         return Ok(());
     };
     let failed = |error: String| Error::Attach {
@@ -107,11 +107,7 @@ fn has_tcx(port: &Link) -> bool {
 }
 
 fn priorities(programs: &[ForeignProgram]) -> Vec<u16> {
-    let priority = |p: &ForeignProgram| match p.hook {
-        Hook::Clsact { priority, .. } => Some(priority),
-        Hook::Tcx => None,
-    };
-    programs.iter().filter_map(priority).collect()
+    programs.iter().filter_map(|p| Some(p.filter?.0)).collect()
 }
 
 /// Adds the qdisc; one that is there already is as good.

@@ -217,13 +217,14 @@ fn ports(names: &[String]) -> Result<Vec<Link>, Error> {
             max: MAX_PORTS,
         });
     }
+    let all = host::links()?;
     let mut links: Vec<Link> = Vec::new();
     for name in names {
         let link = host::link(name)?;
         if links.iter().any(|l| l.ifindex == link.ifindex) {
             return Err(Error::DuplicatePort(name.clone()));
         }
-        if let Some(problem) = host::port_problem(&link)? {
+        if let Some(problem) = host::port_problem(&link, &all) {
             return Err(Error::PortProblem(problem));
         }
         links.push(link);
