@@ -1,5 +1,6 @@
 //! A TC program of a few instructions that counts what reaches it and lets it go on: the witness of
-//! what our own program handed on. Assembled here, so that it shares nothing with ours.
+//! what our own program handed on. It leaves out link-layer multicast and broadcast, which hosts
+//! send by themselves. Assembled here, so that it shares nothing with ours.
 
 use std::ffi::CString;
 use std::io;
@@ -13,6 +14,9 @@ const LINK_CREATE: libc::c_long = 28;
 const MAP_TYPE_ARRAY: u32 = 2;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
+/// `PACKET_BROADCAST` and `PACKET_MULTICAST` of `linux/if_packet.h`.
+const BROADCAST: i32 = 1;
+const MULTICAST: i32 = 2;
 
 /// A counting program on a port's tcx ingress, attached until it is dropped.
 #[derive(Debug)]
@@ -40,16 +44,19 @@ impl Witness {
         // An array of one 8-byte value.
         attributes[..4].copy_from_slice(&[MAP_TYPE_ARRAY, 4, 8, 1]);
         let map = bpf(MAP_CREATE, &mut attributes)?;
-        let instructions: [u64; 11] = [
+        let instructions: [u64; 14] = [
+            instruction(0x61, 2, 1, 4, 0),               // r2 = skb->pkt_type
+            instruction(0x15, 2, 0, 10, BROADCAST),      // if r2 == BROADCAST go to the end
+            instruction(0x15, 2, 0, 9, MULTICAST),       // if r2 == MULTICAST go to the end
             instruction(0x62, 10, 0, -4, 0),             // *(u32 *)(r10 - 4) = 0
             instruction(0xbf, 2, 10, 0, 0),              // r2 = r10
             instruction(0x07, 2, 0, 0, -4),              // r2 += -4
             instruction(0x18, 1, 1, 0, map.as_raw_fd()), // r1 = map
-            0,                                           // (second half)
-            instruction(0x85, 0, 0, 0, 1),               // r0 = map_lookup_elem
-            instruction(0x15, 0, 0, 2, 0),               // if r0 == 0 skip 2
+            0,                                           // (its second half)
+            instruction(0x85, 0, 0, 0, 1),               // r0 = map_lookup_elem(r1, r2)
+            instruction(0x15, 0, 0, 2, 0),               // if r0 == NULL go to the end
             instruction(0xb7, 1, 0, 0, 1),               // r1 = 1
-            instruction(0xdb, 0, 1, 0, 0),               // *(u64 *)r0 += r1, atomic
+            instruction(0xdb, 0, 1, 0, 0),               // *(u64 *)r0 += r1, atomically
             instruction(0xb7, 0, 0, 0, -1),              // r0 = TC_ACT_UNSPEC
             instruction(0x95, 0, 0, 0, 0),               // exit
         ];

@@ -51,11 +51,12 @@ fn tcx(gateway: &Gateway, port: &str) -> Vec<String> {
 
 /// Runs a command inside the gateway.
 fn inside(gateway: &Gateway, command: &[&str]) -> Output {
-    let output = Command::new("ip")
-        .args(["netns", "exec", gateway.gateway.name()])
-        .args(command)
-        .output()
-        .expect("ip runs");
+    // Not `ip netns exec`: it mounts another /sys, without the bpffs.
+    let output = gateway
+        .gateway
+        .run(|| Command::new(command[0]).args(&command[1..]).output())
+        .unwrap()
+        .expect("it runs");
     assert!(
         output.status.success(),
         "{command:?}: {}{}",
@@ -241,11 +242,11 @@ fn what_the_fast_path_would_pass_by_forbids_the_start() {
                 &["nft", "add", "table", "inet", "guard"],
                 &[
                     "nft",
-                    "add chain inet guard fwd { type filter hook forward priority 0; }",
+                    "add chain inet guard onward { type filter hook forward priority 0; }",
                 ],
-                &["nft", "add rule inet guard fwd ip daddr 192.0.2.1 drop"],
+                &["nft", "add rule inet guard onward ip daddr 192.0.2.1 drop"],
             ],
-            &["guard", "fwd", "forward"],
+            &["guard", "onward", "forward"],
         ),
         (
             &[

@@ -290,10 +290,10 @@ fn a_killed_daemons_filter_is_removed_by_the_next_one() {
     let gateway = Gateway::build();
     let pin_root = gateway.options().pin_root;
     let tc = |arguments: &[&str]| {
-        let output = Command::new("ip")
-            .args(["netns", "exec", gateway.gateway.name(), "tc"])
-            .args(arguments)
-            .output()
+        let output = gateway
+            .gateway
+            .run(|| Command::new("tc").args(arguments).output())
+            .unwrap()
             .unwrap();
         assert!(
             output.status.success(),
