@@ -154,11 +154,11 @@ fn a_filter_of_tc_is_refused_unless_an_order_is_given() {
     assert_eq!(datapath.report().unwrap()[0].method, Method::Clsact);
     forward_one(&gateway, &datapath);
     eventually("behind it, it sees them", || witness.packets() == seen + 1);
-    drop(datapath);
+    gateway.gateway.run(|| drop(datapath)).unwrap();
     let filters = inside(&gateway, &["tc", "filter", "show", "dev", "ib0", "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
     assert!(
-        filters.contains("pref 7") && !filters.contains("ipoib"),
+        filters.contains("pref 7") && !filters.contains("name ipoib_ingress"),
         "{filters}"
     );
 }

@@ -344,7 +344,7 @@ fn a_killed_daemons_filter_is_removed_by_the_next_one() {
     };
     let ours = || {
         tc(&["filter", "show", "dev", "ib0", "ingress"])
-            .matches("ipoib_ingress")
+            .matches("name ipoib_ingress")
             .count()
     };
     let mut child = spawn();

@@ -493,7 +493,6 @@ fn what_must_go_up_goes_up_past_a_second_program() {
         ),
     ];
     let socket = gateway.socket(from);
-    let receiver = gateway.socket(from.other());
     for (what, frame, reason) in cases {
         let (up, seen) = (
             handed_up(&datapath, "ib0", reason).packets,
@@ -509,11 +508,6 @@ fn what_must_go_up_goes_up_past_a_second_program() {
         let row = counters(&datapath, "ib0");
         assert_eq!((row.forwarded_ipv4, row.forwarded_ipv6), fast, "{what}");
     }
-    assert!(
-        receiver
-            .receive(Duration::from_millis(100), is_ip)
-            .is_none()
-    );
     let seen = witness.packets();
     let packet = good(true);
     expect_egress(
@@ -705,10 +699,10 @@ fn forwarding_that_is_switched_off_is_off() {
         eventually(key, || {
             handed_up(&datapath, "ib0", Reason::ForwardingOff).packets == up + 1
         });
-        assert!(
-            receiver.receive(Duration::from_millis(50), is_ip).is_none(),
-            "{key}"
-        );
+        let arrived = receiver
+            .receive(Duration::from_millis(200), is_ip)
+            .is_some();
+        assert_eq!(arrived, kernel_forwards, "{key}");
         gateway.gateway.sysctl(key, "1").unwrap();
     }
 }

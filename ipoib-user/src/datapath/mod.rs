@@ -65,6 +65,9 @@ struct Attached {
 }
 
 /// A running datapath. Dropping it detaches the programs, then removes the pins.
+///
+/// It belongs to the network namespace in which it was started: refresh it and drop it in a thread
+/// that is there.
 pub struct Datapath {
     ports: Vec<Attached>,
     maps: Maps,
