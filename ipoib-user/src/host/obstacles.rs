@@ -44,9 +44,9 @@ pub enum Obstacle {
     },
     /// Tables of the legacy iptables.
     #[error(
-        "legacy {0} tables ({list}) would not see accelerated packets: if they hold nothing that \
-         forwarded packets need, unload them ({0}-legacy -F, then {unload})",
-        iptables(.family), list = .tables.join(", "), unload = unload(.family, .tables)
+        "legacy {0} tables ({1}) would not see accelerated packets: if these need none of their \
+         rules, empty them (for each: {0}-legacy -t TABLE -F, -X, and -P CHAIN ACCEPT)",
+        iptables(.family), .tables.join(", ")
     )]
     IptablesTables {
         /// `iptables` or `ip6tables`.
@@ -183,14 +183,4 @@ fn iptables(family: &Family) -> &'static str {
         Family::Ipv4 => "iptables",
         Family::Ipv6 => "ip6tables",
     }
-}
-
-/// The command that unloads the modules of these tables.
-fn unload(family: &Family, tables: &[String]) -> String {
-    let prefix = match family {
-        Family::Ipv4 => "iptable",
-        Family::Ipv6 => "ip6table",
-    };
-    let modules = tables.iter().map(|table| format!(" {prefix}_{table}"));
-    format!("rmmod{}", modules.collect::<String>())
 }
