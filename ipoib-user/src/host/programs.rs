@@ -64,9 +64,9 @@ impl fmt::Display for ForeignProgram {
         match self.filter {
             Some((priority, _)) => write!(
                 f,
-                ": remove it by tc filter del dev {port} ingress pref {priority}"
+                " (removed by `tc filter del dev {port} ingress pref {priority}`)"
             ),
-            None => write!(f, ": see bpftool net show dev {port}"),
+            None => write!(f, " (shown by `bpftool net show dev {port}`)"),
         }
     }
 }
@@ -404,13 +404,13 @@ mod tests {
                 assert_eq!(
                     texts,
                     [
-                        "u32 filter on the ingress of v0: \
-                         remove it by tc filter del dev v0 ingress pref 3",
-                        "bpf filter on the ingress of v0: \
-                         remove it by tc filter del dev v0 ingress pref 4",
+                        "u32 filter on the ingress of v0 \
+                         (removed by `tc filter del dev v0 ingress pref 3`)",
+                        "bpf filter on the ingress of v0 \
+                         (removed by `tc filter del dev v0 ingress pref 4`)",
                         &format!(
-                            "filter program guard (id {id}) on the ingress of v0: \
-                             remove it by tc filter del dev v0 ingress pref 7"
+                            "filter program guard (id {id}) on the ingress of v0 \
+                             (removed by `tc filter del dev v0 ingress pref 7`)"
                         ),
                     ]
                 );
