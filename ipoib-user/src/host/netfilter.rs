@@ -562,7 +562,7 @@ mod tests {
                     nft(&format!("add rule {family} t c counter"));
                     let text = found();
                     assert_eq!(text.len(), 1, "{text:?}");
-                    let start = format!("nft chain {family} t c (hook {hook}) ");
+                    let start = format!("nft chain {family} t c (hook {hook}): ");
                     assert!(text[0].starts_with(&start), "{text:?}");
                     nft(&format!("flush chain {family} t c"));
                     assert_eq!(found(), [""; 0], "{family} {hook}: flushed");

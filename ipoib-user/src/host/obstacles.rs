@@ -5,13 +5,13 @@ use super::netfilter::{self, NftFamily, NftHook};
 use super::{Error, Link, iptables, rules, xfrm};
 use ipoib_ebpf::wire::Family;
 
-/// Something that accelerated packets would miss.
+/// Something that accelerated packets would miss. The text is the name of it, then the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// A base chain of nftables that has rules or does not accept.
     #[error(
-        "nft chain {family} {table} {chain} (hook {hook}{}) would not see accelerated packets: \
-         delete it (nft delete chain {family} {table} {chain}) if it is not meant for them",
+        "nft chain {family} {table} {chain} (hook {hook}{}): delete it (`nft delete chain {family} \
+         {table} {chain}`) if forwarded packets don't need it",
         of(.port)
     )]
     NftChain {
@@ -28,8 +28,8 @@ pub enum Obstacle {
     },
     /// A flowtable of nftables on a port.
     #[error(
-        "nft flowtable {family} {table} {flowtable}{} forwards on its own what it has learnt: \
-         delete it (nft delete flowtable {family} {table} {flowtable}), one of the two is enough",
+        "nft flowtable {family} {table} {flowtable}{}: delete it (`nft delete flowtable {family} \
+         {table} {flowtable}`), one accelerator is enough",
         on(.port)
     )]
     NftFlowtable {
@@ -44,9 +44,9 @@ pub enum Obstacle {
     },
     /// Tables of the legacy iptables.
     #[error(
-        "legacy {0} tables ({list}) would not see accelerated packets: if they hold nothing that \
-         forwarded packets need, unload them ({0}-legacy -F, then {unload})",
-        iptables(.family), list = .tables.join(", "), unload = unload(.family, .tables)
+        "legacy {0} tables ({1}): empty them (`{0}-legacy -t TABLE -F`, `-X`, `-P CHAIN ACCEPT`) if \
+         forwarded packets don't need them",
+        iptables(.family), .tables.join(", ")
     )]
     IptablesTables {
         /// `iptables` or `ip6tables`.
@@ -56,8 +56,8 @@ pub enum Obstacle {
     },
     /// IPsec policies.
     #[error(
-        "{count} IPsec policies would not be applied to accelerated packets: remove them if they \
-         are stale (ip xfrm policy; ip xfrm policy flush), or forward on a host without them"
+        "{count} IPsec policies: remove them (`ip xfrm policy flush`) if they are stale, or forward \
+         on a host without IPsec"
     )]
     XfrmPolicies {
         /// How many, those of single sockets apart.
@@ -65,15 +65,14 @@ pub enum Obstacle {
     },
     /// A default that blocks what no IPsec policy covers.
     #[error(
-        "IPsec blocks forwarded packets that no policy covers, and accelerated ones would pass: \
-         lift it (ip xfrm policy setdefault fwd accept out accept) if that is not meant"
+        "IPsec's blocking of what no policy covers: lift it (`ip xfrm policy setdefault fwd accept \
+         out accept`) if it is not meant"
     )]
     XfrmDefaultBlock,
     /// A routing rule by mark that is not ours.
     #[error(
-        "{} rule {priority} (fwmark {mark:#x}/{mask:#x}) would not be followed by accelerated \
-         packets, whose mark is not looked at: delete it ({} rule del pref {priority}), or choose \
-         by address, interface or port instead",
+        "{} rule {priority} (fwmark {mark:#x}/{mask:#x}): delete it (`{} rule del pref {priority}`), \
+         or choose by address, interface or port in it",
         name(.family), ip(.family)
     )]
     MarkRule {
@@ -88,8 +87,8 @@ pub enum Obstacle {
     },
     /// A routing rule by tunnel id.
     #[error(
-        "{} rule {priority} (tun_id {tunnel}) would not be followed by accelerated packets: delete \
-         it ({} rule del pref {priority}), or choose by address or interface instead",
+        "{} rule {priority} (tun_id {tunnel}): delete it (`{} rule del pref {priority}`), or choose \
+         by address or interface in it",
         name(.family), ip(.family)
     )]
     TunnelRule {
@@ -102,9 +101,8 @@ pub enum Obstacle {
     },
     /// A routing rule by port for more than TCP or UDP.
     #[error(
-        "{} rule {priority} (by port, for other protocols than tcp or udp too) would not be followed \
-         by accelerated packets of those: say ipproto tcp or ipproto udp in it (delete it by {} \
-         rule del pref {priority} and add it again)",
+        "{} rule {priority} (by port, of more than tcp or udp): delete it (`{} rule del pref \
+         {priority}`) and add it again with ipproto tcp or ipproto udp",
         name(.family), ip(.family)
     )]
     PortRule {
@@ -185,12 +183,81 @@ fn iptables(family: &Family) -> &'static str {
     }
 }
 
-/// The command that unloads the modules of these tables.
-fn unload(family: &Family, tables: &[String]) -> String {
-    let prefix = match family {
-        Family::Ipv4 => "iptable",
-        Family::Ipv6 => "ip6table",
-    };
-    let modules = tables.iter().map(|table| format!(" {prefix}_{table}"));
-    format!("rmmod{}", modules.collect::<String>())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_names_what_and_where_and_a_command() {
+        let (family, priority) = (Family::Ipv6, 50);
+        let (table, port) = ("t".to_owned(), Some("ib0".to_owned()));
+        let all = [
+            (
+                Obstacle::NftChain {
+                    family: NftFamily::Netdev,
+                    table: table.clone(),
+                    chain: "c".to_owned(),
+                    hook: NftHook::Egress,
+                    port: port.clone(),
+                },
+                "nft chain netdev t c (hook egress of ib0): delete it (`nft delete chain netdev t \
+                 c`) if forwarded packets don't need it",
+            ),
+            (
+                Obstacle::NftFlowtable {
+                    family: NftFamily::Inet,
+                    table,
+                    flowtable: "f".to_owned(),
+                    port,
+                },
+                "nft flowtable inet t f on ib0: delete it (`nft delete flowtable inet t f`), one \
+                 accelerator is enough",
+            ),
+            (
+                Obstacle::IptablesTables {
+                    family,
+                    tables: vec!["filter".to_owned(), "nat".to_owned()],
+                },
+                "legacy ip6tables tables (filter, nat): empty them (`ip6tables-legacy -t TABLE -F`, \
+                 `-X`, `-P CHAIN ACCEPT`) if forwarded packets don't need them",
+            ),
+            (
+                Obstacle::XfrmPolicies { count: 3 },
+                "3 IPsec policies: remove them (`ip xfrm policy flush`) if they are stale, or \
+                 forward on a host without IPsec",
+            ),
+            (
+                Obstacle::XfrmDefaultBlock,
+                "IPsec's blocking of what no policy covers: lift it (`ip xfrm policy setdefault fwd \
+                 accept out accept`) if it is not meant",
+            ),
+            (
+                Obstacle::MarkRule {
+                    family,
+                    priority,
+                    mark: 1,
+                    mask: 255,
+                },
+                "IPv6 rule 50 (fwmark 0x1/0xff): delete it (`ip -6 rule del pref 50`), or choose \
+                 by address, interface or port in it",
+            ),
+            (
+                Obstacle::TunnelRule {
+                    family,
+                    priority,
+                    tunnel: 9,
+                },
+                "IPv6 rule 50 (tun_id 9): delete it (`ip -6 rule del pref 50`), or choose by \
+                 address or interface in it",
+            ),
+            (
+                Obstacle::PortRule { family, priority },
+                "IPv6 rule 50 (by port, of more than tcp or udp): delete it (`ip -6 rule del pref \
+                 50`) and add it again with ipproto tcp or ipproto udp",
+            ),
+        ];
+        for (obstacle, text) in all {
+            assert_eq!(obstacle.to_string(), text);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! of a clsact or ingress qdisc.
 
 use super::netlink::{Question, ask_if_present, attributes, attributes_after, string, u32_at};
-use super::{Error, Link};
+use super::{Error, Link, links};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, loaded_programs};
 use std::{fmt, io};
 
@@ -64,9 +64,9 @@ impl fmt::Display for ForeignProgram {
         match self.filter {
             Some((priority, _)) => write!(
                 f,
-                ": remove it by tc filter del dev {port} ingress pref {priority}"
+                " (removed by `tc filter del dev {port} ingress pref {priority}`)"
             ),
-            None => write!(f, ": see bpftool net show dev {port}"),
+            None => write!(f, " (shown by `bpftool net show dev {port}`)"),
         }
     }
 }
@@ -88,6 +88,10 @@ fn tcx(port: &Link) -> Result<Vec<ForeignProgram>, Error> {
             Err(error) => match errno(&error) {
                 // Kernels before 6.6 don't know the attach type.
                 Some(libc::EINVAL) => break Vec::new(),
+                // Gone; or renamed and back, if its name is found again.
+                Some(libc::ENODEV) if attempt < ATTEMPTS => {
+                    links::link(&port.name)?;
+                }
                 // One of the programs ended between the list and the look at it.
                 Some(libc::ENOENT) if attempt < ATTEMPTS => {}
                 _ => {
@@ -215,8 +219,9 @@ fn is_ours(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::host::link;
-    use crate::host::netlink::{ask, push_attribute};
-    use crate::host::testing::{in_namespace, ip, run};
+    use crate::host::netlink::push_attribute;
+    use crate::host::testing::{command, in_namespace, ip, run};
+    use netlink_sys::{Socket, SocketAddr};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     fn message(kind: &[u8], handle: u32, options: &[(u16, &[u8])]) -> Vec<u8> {
@@ -342,7 +347,11 @@ mod tests {
         let mut options = Vec::new();
         let fd = program.as_raw_fd().to_ne_bytes();
         push_attribute(&mut options, TCA_BPF_FD, &fd);
-        push_attribute(&mut options, TCA_BPF_NAME, &[name.as_bytes(), &[0]].concat());
+        push_attribute(
+            &mut options,
+            TCA_BPF_NAME,
+            &[name.as_bytes(), &[0]].concat(),
+        );
         let mut body = vec![0; TCMSG_LEN];
         body[4..8].copy_from_slice(&port.ifindex.to_ne_bytes());
         body[8..12].copy_from_slice(&1u32.to_ne_bytes());
@@ -351,20 +360,16 @@ mod tests {
         body[16..20].copy_from_slice(&(7 << 16 | all).to_ne_bytes());
         push_attribute(&mut body, TCA_KIND, b"bpf\0");
         push_attribute(&mut body, TCA_OPTIONS, &options);
-        let question = Question {
-            protocol: libc::NETLINK_ROUTE as isize,
-            what: "the answer to a new filter",
-            ask: libc::RTM_NEWTFILTER,
-            answer: 0,
-            dump: false,
-            body: &body,
-        };
-        // NLM_F_ACK is not among its flags: an echo would be the answer, an error comes anyway.
-        ask_without_answer(&question);
-    }
-
-    fn ask_without_answer(question: &Question) {
-        let _ = ask(question, |_| Some(()));
+        let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE;
+        let mut message = (16 + body.len() as u32).to_ne_bytes().to_vec();
+        message.extend(libc::RTM_NEWTFILTER.to_ne_bytes());
+        message.extend((flags as u16).to_ne_bytes());
+        message.extend([0; 8]);
+        message.extend(body);
+        let socket = Socket::new(libc::NETLINK_ROUTE as isize).unwrap();
+        socket.send_to(&message, &SocketAddr::new(0, 0), 0).unwrap();
+        let (answer, _) = socket.recv_from_full().unwrap();
+        assert_eq!(u32_at(&answer, 16), Some(0), "the kernel's error");
     }
 
     #[test]
@@ -379,6 +384,92 @@ mod tests {
             assert_eq!(foreign_programs(&port).unwrap(), [], "egress");
             run("tc", "qdisc replace dev v0 root pfifo");
             assert_eq!(foreign_programs(&port).unwrap(), []);
+        });
+    }
+
+    #[test]
+    fn filters_are_found_behind_a_clsact_and_an_ingress_qdisc() {
+        for qdisc in ["clsact", "ingress"] {
+            in_namespace(move || {
+                ip("link add v0 type veth peer name v1");
+                run("tc", &format!("qdisc add dev v0 {qdisc}"));
+                run("tc", "filter add dev v0 ingress pref 3 u32 match u32 0 0");
+                let classic = "filter add dev v0 ingress pref 4 bpf bytecode".split(' ');
+                command("tc", classic.chain(["1,6 0 0 0"]));
+                let other = program("guard");
+                add_filter(&other, &link("v0").unwrap(), "obj:[classifier]");
+                let found = foreign_programs(&link("v0").unwrap()).unwrap();
+                let texts: Vec<String> = found.iter().map(|p| p.to_string()).collect();
+                let id = found.last().unwrap().id.unwrap();
+                assert_eq!(
+                    texts,
+                    [
+                        "u32 filter on the ingress of v0 \
+                         (removed by `tc filter del dev v0 ingress pref 3`)",
+                        "bpf filter on the ingress of v0 \
+                         (removed by `tc filter del dev v0 ingress pref 4`)",
+                        &format!(
+                            "filter program guard (id {id}) on the ingress of v0 \
+                             (removed by `tc filter del dev v0 ingress pref 7`)"
+                        ),
+                    ]
+                );
+                assert!(found.iter().all(|p| p.hook == Hook::Filter && !p.ours));
+                assert_eq!(found[2].filter, Some((7, 1)));
+                assert_eq!(foreign_programs(&link("v1").unwrap()).unwrap(), []);
+            });
+        }
+    }
+
+    #[test]
+    fn filters_of_a_shared_block_are_found() {
+        in_namespace(|| {
+            ip("link add v0 type veth peer name v1");
+            run("tc", "qdisc add dev v0 ingress_block 22 clsact");
+            run("tc", "qdisc add dev v1 ingress_block 22 clsact");
+            run("tc", "filter add block 22 pref 3 u32 match u32 0 0");
+            let found = foreign_programs(&link("v0").unwrap()).unwrap();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].name, "u32");
+        });
+    }
+
+    #[test]
+    fn tcx_programs_are_found_in_their_order_and_ours_is_recognised() {
+        in_namespace(|| {
+            ip("link add v0 type veth peer name v1");
+            let port = link("v0").unwrap();
+            let (other, own) = (program("guard"), program(OUR_NAME));
+            let links = [attach_tcx(&other, &port), attach_tcx(&own, &port)];
+            run("tc", "qdisc add dev v0 clsact");
+            add_filter(&own, &port, "left behind");
+            let found = foreign_programs(&port).unwrap();
+            let seen: Vec<_> = found
+                .iter()
+                .map(|p| (p.hook, p.name.as_str(), p.ours))
+                .collect();
+            assert_eq!(
+                seen,
+                [
+                    (Hook::Tcx, "guard", false),
+                    (Hook::Tcx, OUR_NAME, true),
+                    (Hook::Filter, OUR_NAME, true),
+                ]
+            );
+            assert_eq!(found[1].id, found[2].id);
+            drop(links);
+            assert_eq!(foreign_programs(&port).unwrap().len(), 1);
+        });
+    }
+
+    #[test]
+    fn a_port_that_has_gone_is_an_error() {
+        in_namespace(|| {
+            ip("link add v0 type veth peer name v1");
+            let port = link("v0").unwrap();
+            ip("link del v0");
+            let error = foreign_programs(&port).unwrap_err();
+            assert!(matches!(error, Error::NoSuchLink { .. }), "{error}");
         });
     }
 }

@@ -24,18 +24,20 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Runs `program` with `arguments`, split at spaces, in the calling thread's namespace.
-pub fn run(program: &str, arguments: &str) -> String {
-    let output = Command::new(program)
-        .args(arguments.split_whitespace())
+/// Runs a program in the calling thread's namespace; it must succeed.
+pub fn command<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) {
+    let mut command = Command::new(program);
+    let output = command
+        .args(arguments)
         .output()
         .unwrap_or_else(|e| panic!("{program} can't be run ({e}): is it installed?"));
-    assert!(
-        output.status.success(),
-        "{program} {arguments}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+}
+
+/// Runs a program with arguments that are split at spaces.
+pub fn run(program: &str, arguments: &str) {
+    command(program, arguments.split_whitespace());
 }
 
 /// `ip ...`
@@ -44,16 +46,8 @@ pub fn ip(arguments: &str) {
 }
 
 /// Runs `nft` on a ruleset.
-pub fn nft(commands: &str) {
-    let output = Command::new("nft")
-        .arg(commands)
-        .output()
-        .unwrap_or_else(|e| panic!("nft can't be run ({e}): is it installed?"));
-    assert!(
-        output.status.success(),
-        "nft {commands}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+pub fn nft(ruleset: &str) {
+    command("nft", [ruleset]);
 }
 
 /// Writes a number below `/proc/sys/net`.
