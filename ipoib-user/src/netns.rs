@@ -33,10 +33,10 @@ pub enum Error {
         name: String,
     },
     /// A system call failed.
-    #[error("network namespace {name}: {step}: {source}{}", remedy(.source))]
+    #[error("{what}: {step}: {source}{}", remedy(.source))]
     System {
         /// The namespace, or the directory of all of them.
-        name: String,
+        what: String,
         /// What was tried.
         step: &'static str,
         /// What the kernel said.
@@ -268,7 +268,7 @@ pub fn remove_leftovers(purpose: &str) -> Result<Vec<String>, Error> {
         return Ok(Vec::new());
     }
     let _directory = lock_directory()?;
-    let failed = |step| move |source| system_error(DIRECTORY, step, source);
+    let failed = |step| move |source| directory_error(step, source);
     let mut removed = Vec::new();
     for entry in fs::read_dir(DIRECTORY).map_err(failed("listing it"))? {
         let entry = entry.map_err(failed("listing it"))?;
@@ -318,7 +318,7 @@ impl Drop for Mount {
 /// goes from every mount namespace) and locks it until the file is dropped.
 fn lock_directory() -> Result<File, Error> {
     let directory = Path::new(DIRECTORY);
-    let failed = |step| move |source| system_error(DIRECTORY, step, source);
+    let failed = |step| move |source| directory_error(step, source);
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
@@ -386,7 +386,15 @@ fn ip(arguments: &[&str]) -> Result<String, Error> {
 
 fn system_error(name: &str, step: &'static str, source: io::Error) -> Error {
     Error::System {
-        name: name.to_owned(),
+        what: format!("network namespace {name}"),
+        step,
+        source,
+    }
+}
+
+fn directory_error(step: &'static str, source: io::Error) -> Error {
+    Error::System {
+        what: DIRECTORY.to_owned(),
         step,
         source,
     }

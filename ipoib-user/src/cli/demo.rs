@@ -11,10 +11,15 @@ use std::time::Duration;
 /// Makes three network namespaces (a fabric host, a gateway, an Ethernet host), attaches the
 /// datapath to the gateway's two ports and runs TCP, UDP and ping over IPv4 and IPv6 through it.
 /// Ends at Ctrl-C or after --for, and leaves nothing behind. Needs root and iproute2, no InfiniBand.
-///
-/// Exit code: 0 if everything that was sent arrived and at least 90 % of the forwarded packets of
-/// each family took the fast path, 1 if not.
 #[derive(clap::Args)]
+#[command(
+    after_long_help = "Before the traffic, a line `namespaces: n1=NAME gateway=NAME n2=NAME` says where \
+    to look, and `traffic runs` when counting has begun (with --json on stderr). What is done there \
+    shows: `ip -n GATEWAY route add blackhole 10.20.0.1` loses what goes to n2 over IPv4, which \
+    `lost` and the exit code say.\n\n\
+    Exit codes: 0 everything that was sent arrived, and at least 90 % of the forwarded packets of \
+    each family took the fast path; 1 not so; 2 wrong use; 3 this host can't (the error says why)."
+)]
 pub struct Args {
     /// Stop after this much traffic: 10s, 2m, 1500ms, 1h or seconds [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
@@ -78,4 +83,42 @@ fn fits_the_table(stdout: &io::Stdout) -> bool {
         && known
         && usize::from(size.ws_row) > table::HEIGHT
         && usize::from(size.ws_col) >= table::WIDTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Demo {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Args, String> {
+        Demo::try_parse_from(["demo"].iter().chain(arguments))
+            .map(|demo| demo.args)
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn without_arguments_it_runs_until_ctrl_c() {
+        let args = parse(&[]).unwrap();
+        assert_eq!(
+            (args.time, args.interval, args.json),
+            (None, Duration::from_secs(1), false)
+        );
+    }
+
+    #[test]
+    fn times_are_read_and_wrong_ones_named() {
+        let args = parse(&["--for", "2m", "--interval", "250ms", "--json"]).unwrap();
+        assert_eq!(args.time, Some(Duration::from_secs(120)));
+        assert_eq!(args.interval, Duration::from_millis(250));
+        let wrong = parse(&["--for", "soon"]).err().unwrap();
+        assert!(wrong.contains("\"soon\" is no length of time"), "{wrong}");
+        let short = parse(&["--interval", "1ms"]).err().unwrap();
+        assert!(short.contains("the shortest interval is 100ms"), "{short}");
+    }
 }

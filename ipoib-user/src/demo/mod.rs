@@ -200,3 +200,128 @@ fn warm_up(topology: &Topology, stop: &Stop) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Runs a demo and checks that nothing of it stays; returns the result and what was shown.
+    fn demo(time: Option<Duration>, stop: &Stop) -> (Summary, String) {
+        let options = Options {
+            time,
+            interval: Duration::from_millis(500),
+        };
+        let mut output = Vec::new();
+        let mut screen = Screen::new(&mut output, Style::Lines);
+        let summary = run(&options, stop, &mut screen).unwrap_or_else(|error| {
+            panic!("{error} (`cargo xtask test` runs this test as it should be)")
+        });
+        assert!(!summary.pin_root.exists(), "{}", summary.pin_root.display());
+        for name in summary.namespaces.values() {
+            assert!(!Path::new(netns::DIRECTORY).join(name).exists(), "{name}");
+        }
+        (summary, String::from_utf8(output).unwrap())
+    }
+
+    #[test]
+    fn a_demo_loses_nothing_takes_the_fast_path_and_leaves_nothing_behind() {
+        let (summary, output) = demo(Some(Duration::from_secs(3)), &Stop::new());
+        assert_eq!(summary.problems(), [""; 0], "{output}");
+        let measurement = &summary.measurement;
+        assert!(
+            (3.0..4.0).contains(&measurement.seconds),
+            "{}",
+            measurement.seconds
+        );
+        assert_eq!(measurement.flows.len(), 12);
+        assert!(
+            measurement.flows.iter().all(|flow| flow.received > 20),
+            "{measurement:?}"
+        );
+
+        let [ib0, eth0] = &measurement.ports[..] else {
+            panic!("{measurement:?}")
+        };
+        assert_eq!((ib0.name.as_str(), eth0.name.as_str()), ("ib0", "eth0"));
+        for family in Family::ALL {
+            // What came in at one port went out at the other.
+            assert_eq!(ib0.forwarded.of(family), eth0.sent.of(family));
+            assert_eq!(eth0.forwarded.of(family), ib0.sent.of(family));
+            // Datagrams and echoes are a packet each, and the blocks at least a packet.
+            let units = |from: &str| -> u64 {
+                let flows = measurement
+                    .flows
+                    .iter()
+                    .filter(|flow| flow.family == family);
+                flows
+                    .filter(|flow| flow.from == from)
+                    .map(|flow| flow.received)
+                    .sum()
+            };
+            assert!(
+                ib0.forwarded.of(family).packets >= units("n1") / 2,
+                "{measurement:?}"
+            );
+            assert!(
+                eth0.forwarded.of(family).packets >= units("n2") / 2,
+                "{measurement:?}"
+            );
+        }
+        // One datagram of each family was too large for Ethernet, and the kernel said so.
+        assert!(ib0.handed_up["too_big"].packets >= 2, "{measurement:?}");
+        let mtu = Some(ETHERNET.mtu);
+        assert_eq!(
+            summary.path_mtu,
+            PerFamily {
+                ipv4: mtu,
+                ipv6: mtu
+            }
+        );
+
+        for name in summary.namespaces.values() {
+            assert!(output.contains(name), "{output}");
+        }
+        assert!(
+            output.contains("ib0 is a veth with Ethernet framing"),
+            "{output}"
+        );
+        assert!(
+            output
+                .lines()
+                .filter(|line| line.contains("fast path:"))
+                .count()
+                >= 5,
+            "{output}"
+        );
+    }
+
+    #[test]
+    fn a_demo_without_a_time_runs_until_it_is_stopped() {
+        let stop = Stop::new();
+        let stopper = stop.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_secs(2));
+            stopper.stop();
+        });
+        let began = Instant::now();
+        let (summary, output) = demo(None, &stop);
+        // Two demos may wait for each other.
+        assert!(began.elapsed() < Duration::from_secs(30), "{output}");
+        assert_eq!(summary.measurement.lost(), 0, "{output}");
+    }
+
+    #[test]
+    fn a_demo_that_is_stopped_while_it_is_set_up_has_an_empty_summary() {
+        let stop = Stop::new();
+        stop.stop();
+        let (summary, _) = demo(Some(Duration::from_secs(60)), &stop);
+        assert_eq!(summary.measurement, Measurement::default());
+        assert!(!summary.ok());
+        assert!(
+            summary
+                .text()
+                .starts_with("stopped before there was any traffic")
+        );
+    }
+}

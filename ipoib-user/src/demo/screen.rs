@@ -2,7 +2,7 @@
 
 use super::measurement::Measurement;
 use super::table;
-use super::topology::{ETHERNET, FABRIC, SIDES, Topology};
+use super::topology::{SIDES, Side, Topology};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -44,32 +44,26 @@ impl<'a> Screen<'a> {
 
     /// What was built and how to look into it.
     pub fn introduce(&mut self, topology: &Topology, pin_root: &Path) -> io::Result<()> {
-        let (n1, n2) = (&FABRIC, &ETHERNET);
-        self.say(&format!(
-            "{} ({}) {} <-> {} gateway {} <-> {} {} ({})",
-            n1.host,
-            n1.what,
-            n1.host_port,
-            n1.gateway_port,
-            n2.gateway_port,
-            n2.host_port,
-            n2.host,
-            n2.what
-        ))?;
-        for side in SIDES {
+        let [fabric, ethernet] = SIDES;
+        for (what, side, is_host) in [
+            (host(fabric), fabric, true),
+            ("gateway".to_owned(), fabric, false),
+            (String::new(), ethernet, false),
+            (host(ethernet), ethernet, true),
+        ] {
+            let (port, ipv4, ipv6) = match is_host {
+                true => (side.host_port, side.ipv4, side.ipv6),
+                false => (side.gateway_port, side.gateway_ipv4, side.gateway_ipv6),
+            };
+            let (ipv4, ipv6) = (ipv4.to_string(), ipv6.to_string());
             self.say(&format!(
-                "{}: {} {} <-> {} {}, MTU {}",
-                side.gateway_port,
-                side.ipv4,
-                side.ipv6,
-                side.gateway_ipv4,
-                side.gateway_ipv6,
+                "  {what:<18}{port:<6}{ipv4:<14}{ipv6:<14}MTU {}",
                 side.mtu
             ))?;
         }
         self.say(
-            "ib0 is a veth with Ethernet framing here: the demo needs no InfiniBand. On a real \
-             gateway\nthe datapath reads from the device that its frames are IPoIB's.",
+            "ib0 is a veth with Ethernet framing here, as the demo needs no InfiniBand; on\n\
+             a real gateway the datapath learns from the device that frames are IPoIB's.",
         )?;
         let names: Vec<String> = topology
             .namespaces()
@@ -119,6 +113,10 @@ impl<'a> Screen<'a> {
             }
         }
     }
+}
+
+fn host(side: &Side) -> String {
+    format!("{} {}", side.what, side.host)
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Summary {
         self.problems().is_empty()
     }
 
-    /// One object; the README's section on the demo says what the fields mean.
+    /// One object; what the rows' fields mean is said at [`Measurement`]'s types.
     pub fn json(&self) -> Value {
         let measurement = &self.measurement;
         let fast = |family| {

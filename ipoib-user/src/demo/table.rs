@@ -30,7 +30,7 @@ pub fn line(now: &Measurement) -> String {
         let fast = now.fast_path(family);
         format!(
             "{} {} packets {} ({})",
-            family_text(family),
+            family.text(),
             text::count(fast.packets),
             text::bytes(fast.bytes),
             text::share(now.share(family))
@@ -55,7 +55,9 @@ fn title(now: &Measurement, limit: Option<Duration>) -> String {
         Some(limit) => format!("{} of {}", clock(now), duration::clock(limit)),
         None => clock(now),
     };
-    format!("ipoib demo   {time:<20}{:>47}", "Ctrl-C ends it")
+    let left = format!("ipoib demo   {time}");
+    let width = WIDTH.saturating_sub(left.len());
+    format!("{left}{:>width$}", "Ctrl-C ends it")
 }
 
 /// Packets and bytes by port, verdict and reason; at most `reasons` lines of reasons.
@@ -69,18 +71,18 @@ pub fn port_lines(ports: &[PortRow], reasons: usize) -> Vec<String> {
         let mut line = format!("{verdict:<11}{reason:<19}");
         for port in ports {
             let Count { packets, bytes } = count(port);
-            line += &format!("{:>14}{:>11}", text::count(packets), text::bytes(bytes));
+            line += &format!("{}{:>11}", text::column(packets, 14), text::bytes(bytes));
         }
         lines.push(line);
     };
     push("received", "", &|port| port.received);
     for family in Family::ALL {
-        push("forwarded", family_text(family), &|port| {
+        push("forwarded", family.text(), &|port| {
             port.forwarded.of(family)
         });
     }
     for family in Family::ALL {
-        push("sent", family_text(family), &|port| port.sent.of(family));
+        push("sent", family.text(), &|port| port.sent.of(family));
     }
     let rows = reason_rows(ports);
     let shown = if rows.len() > reasons {
@@ -150,12 +152,12 @@ fn family_lines(now: &Measurement, before: &Measurement) -> Vec<String> {
             0.0
         };
         lines.push(format!(
-            "{:<11}{:>19}{:>10}{:>14}{:>15}{:>11}",
-            family_text(family),
-            text::count(fast.packets),
+            "{:<11}{}{:>10}{:>14}{}{:>11}",
+            family.text(),
+            text::column(fast.packets, 19),
             text::bytes(fast.bytes),
             text::rate(rate as u64),
-            text::count(now.kernel.of(family)),
+            text::column(now.kernel.of(family), 15),
             text::share(now.share(family))
         ));
     }
@@ -181,19 +183,16 @@ pub fn flow_lines(flows: &[FlowRow], lost: &str) -> Vec<String> {
     let mut lines = vec![head];
     for protocol in Protocol::ALL {
         for family in Family::ALL {
-            let mut line = format!("{:<5}{:<6}", protocol.name(), family_text(family));
+            let mut line = format!("{:<5}{:<6}", protocol.name(), family.text());
             for direction in directions {
                 let is_it = |flow: &&FlowRow| {
                     (flow.protocol, flow.family) == (protocol.name(), family)
                         && (flow.from, flow.to) == direction
                 };
                 line += &match flows.iter().find(is_it) {
-                    Some(flow) => format!(
-                        "{:>13}{:>12}{:>9}",
-                        text::count(flow.sent),
-                        text::count(flow.received),
-                        text::count(flow.lost)
-                    ),
+                    Some(flow) => [(flow.sent, 13), (flow.received, 12), (flow.lost, 9)]
+                        .map(|(number, width)| text::column(number, width))
+                        .concat(),
                     None => format!("{:>13}{:>12}{:>9}", "-", "-", "-"),
                 };
             }
@@ -201,10 +200,6 @@ pub fn flow_lines(flows: &[FlowRow], lost: &str) -> Vec<String> {
         }
     }
     lines
-}
-
-fn family_text(family: Family) -> &'static str {
-    family.text()
 }
 
 #[cfg(test)]
@@ -217,13 +212,16 @@ mod tests {
     fn it_fits_a_small_terminal_whatever_happened() {
         let mut now = example();
         let huge = Count {
-            packets: 99_999_999_999,
-            bytes: u64::MAX / 1000,
+            packets: u64::MAX / 100,
+            bytes: u64::MAX / 100,
         };
         for port in &mut now.ports {
             port.received = huge;
             port.handed_up = Reason::ALL.into_iter().map(|r| (r.name(), huge)).collect();
             port.dropped = port.handed_up.clone();
+        }
+        for flow in &mut now.flows {
+            (flow.sent, flow.received, flow.lost) = (u64::MAX, u64::MAX, u64::MAX);
         }
         now.seconds = 360_000.0;
         let lines = lines(&now, &example(), Some(Duration::from_secs(400_000)));

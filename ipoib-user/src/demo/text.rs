@@ -5,12 +5,23 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
     text
+}
+
+/// The same in a column of that width, with a space before it; `1.2 G` where it has no room.
+pub fn column(number: u64, width: usize) -> String {
+    let text = count(number);
+    let text = if text.len() < width {
+        text
+    } else {
+        scaled(number, "")
+    };
+    format!("{text:>width$}")
 }
 
 /// `999 B`, `1.2 kB`, `34.5 MB`, ...
@@ -55,6 +66,8 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(column(12_345, 7), " 12,345");
+        assert_eq!(column(123_456, 7), "123.5 k");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_234), "1.2 kB");
         assert_eq!(bytes(999_960), "1.0 MB");

@@ -19,8 +19,9 @@ pub fn fill(flow: u32, number: u64, content: &mut [u8]) {
 pub fn matches(flow: u32, number: u64, content: &[u8]) -> bool {
     let mut words = Words::new(flow, number);
     let mut chunks = content.chunks_exact(8);
-    let whole = (&mut chunks).all(|chunk| chunk == words.next().to_le_bytes());
-    whole && *chunks.remainder() == words.next().to_le_bytes()[..chunks.remainder().len()]
+    let whole = chunks.all(|chunk| chunk == words.next().to_le_bytes());
+    let rest = chunks.remainder();
+    whole && *rest == words.next().to_le_bytes()[..rest.len()]
 }
 
 /// Writes a datagram: header and content.
