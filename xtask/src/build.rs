@@ -20,22 +20,15 @@ pub struct Options {
     /// Build the host's binary optimised (the eBPF object always is)
     #[arg(long)]
     pub release: bool,
-    /// Features for both halves: `log` puts aya-log into the programs, for debugging
-    #[arg(long, value_name = "FEATURES")]
-    pub features: Option<String>,
+    /// Features of both halves: `log` puts aya-log into the programs, for debugging
+    #[arg(long, value_delimiter = ',', value_parser = ["log"])]
+    pub features: Vec<String>,
 }
 
 impl Options {
     /// The folder of the profile in the target directory.
     pub fn folder(&self) -> &'static str {
         if self.release { "release" } else { "debug" }
-    }
-
-    fn features(&self) -> impl Iterator<Item = &str> {
-        self.features
-            .iter()
-            .flat_map(|list| list.split([',', ' ']))
-            .filter(|name| !name.is_empty())
     }
 }
 
@@ -49,7 +42,7 @@ pub fn build(toolchain: &Toolchain, options: &Options) -> Result<PathBuf> {
 pub fn object(toolchain: &Toolchain, options: &Options) -> Result<PathBuf> {
     let bpf = Setup::new(toolchain).bpf()?;
     let mut cargo = bpf_cargo(toolchain, &bpf, "build");
-    for feature in options.features() {
+    for feature in &options.features {
         cargo.args(["--features", feature]);
     }
     command::run(&mut cargo)?;
@@ -71,7 +64,7 @@ pub fn binary(toolchain: &Toolchain, options: &Options, object: &Path) -> Result
     if options.release {
         cargo.arg("--release");
     }
-    for feature in options.features() {
+    for feature in &options.features {
         cargo.args(["--features", feature]);
     }
     command::run(&mut cargo)?;
@@ -184,14 +177,5 @@ mod tests {
         let elf = fs::read("/proc/self/exe").unwrap();
         assert_eq!(section_names(&elf[..100]), None);
         assert_eq!(section_names(&elf[..20]), None);
-    }
-
-    #[test]
-    fn features_may_be_listed_with_commas() {
-        let options = Options {
-            features: Some("log,connected".to_owned()),
-            ..Options::default()
-        };
-        assert_eq!(options.features().collect::<Vec<_>>(), ["log", "connected"]);
     }
 }

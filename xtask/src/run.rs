@@ -13,7 +13,8 @@ use crate::command;
 use crate::setup::{Setup, Verb};
 use crate::toolchain::Toolchain;
 
-/// ARPHRD_INFINIBAND (linux/if_arp.h).
+/// ARPHRD_ETHER and ARPHRD_INFINIBAND (linux/if_arp.h).
+const ETHER: &str = "1";
 const INFINIBAND: &str = "32";
 
 /// `cargo xtask run [-- ARGS]`.
@@ -22,7 +23,7 @@ pub fn run(toolchain: &Toolchain, args: &[OsString]) -> Result<ExitCode> {
         return ipoib(toolchain, Verb::Run, args);
     }
     let ports = ports(Path::new("/sys/class/net"));
-    if ports.is_empty() {
+    if !ports.iter().any(|port| port.kind == Kind::Ipoib) {
         eprintln!("no IPoIB port here: running the demo on virtual ones");
         return ipoib(toolchain, Verb::Run, &["demo".into()]);
     }
@@ -44,7 +45,7 @@ fn ipoib(toolchain: &Toolchain, verb: Verb, args: &[OsString]) -> Result<ExitCod
     let tools = Setup::new(toolchain).tools(verb)?;
     let options = Options {
         release: true,
-        features: None,
+        ..Options::default()
     };
     let binary = build::build(toolchain, &options)?;
     let mut command = command::as_root(binary.as_os_str(), &[("PATH", &tools.path)])?;
@@ -52,14 +53,40 @@ fn ipoib(toolchain: &Toolchain, verb: Verb, args: &[OsString]) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// A network port that speaks IPoIB.
-#[derive(Debug, PartialEq, Eq)]
+/// What a port speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Ipoib,
+    Ethernet,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ipoib => "IPoIB",
+            Self::Ethernet => "Ethernet",
+        }
+    }
+
+    /// The option of `ipoib run`.
+    fn option(self) -> &'static str {
+        match self {
+            Self::Ipoib => "--ib",
+            Self::Ethernet => "--eth",
+        }
+    }
+}
+
+/// A port that the datapath could be run on.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Port {
+    kind: Kind,
     name: String,
     state: String,
 }
 
-/// The IPoIB ports in a `/sys/class/net`.
+/// The ports in a `/sys/class/net`: IPoIB of any sort, Ethernet of hardware or a bond; never the
+/// members of a bond or a bridge.
 fn ports(net: &Path) -> Vec<Port> {
     let Ok(entries) = fs::read_dir(net) else {
         return Vec::new();
@@ -67,29 +94,41 @@ fn ports(net: &Path) -> Vec<Port> {
     let mut ports: Vec<Port> = entries
         .flatten()
         .filter_map(|entry| {
-            let read = |file: &str| fs::read_to_string(entry.path().join(file)).ok();
-            (read("type")?.trim() == INFINIBAND).then(|| Port {
+            let port = entry.path();
+            let read = |file: &str| fs::read_to_string(port.join(file)).ok();
+            let has = |file: &str| port.join(file).exists();
+            let kind = match read("type")?.trim() {
+                INFINIBAND => Kind::Ipoib,
+                ETHER if has("device") || has("bonding") => Kind::Ethernet,
+                _ => return None,
+            };
+            (!has("master")).then(|| Port {
+                kind,
                 name: entry.file_name().to_string_lossy().into_owned(),
                 state: read("operstate").unwrap_or_default().trim().to_owned(),
             })
         })
         .collect();
-    ports.sort_by(|a, b| a.name.cmp(&b.name));
+    ports.sort();
     ports
 }
 
 /// What to type on a host with these ports: a datapath on real ports is never started unasked.
 fn advice(ports: &[Port]) -> String {
-    let mut text = String::from("IPoIB ports of this host:\n");
+    let mut text = String::from("ports of this host:\n");
+    let mut command = String::from("cargo xtask run -- run");
     for port in ports {
-        text.push_str(&format!("  {:<15} {}\n", port.name, port.state));
+        let Port { kind, name, state } = port;
+        text.push_str(&format!("  {name:<15} {:<8} {state}\n", kind.name()));
+        let none_is_up = !ports.iter().any(|p| p.kind == *kind && p.state == "up");
+        if state == "up" || none_is_up {
+            command.push_str(&format!(" {} {name}", kind.option()));
+        }
     }
-    text.push_str(
-        "write a configuration that names the ports to use, then run\n  \
-         cargo xtask run -- run --config ipoib.toml\n\
-         or look first, on virtual ports and without touching these:\n  \
-         cargo xtask run -- demo\n",
-    );
+    text.push_str(&format!(
+        "to run the datapath on them (leave out those that are not to take part):\n  {command}\n\
+         to see it on virtual ports, without touching these:\n  cargo xtask run -- demo\n"
+    ));
     text
 }
 
@@ -97,35 +136,62 @@ fn advice(ports: &[Port]) -> String {
 mod tests {
     use super::*;
 
+    fn port(kind: Kind, name: &str, state: &str) -> Port {
+        Port {
+            kind,
+            name: name.to_owned(),
+            state: state.to_owned(),
+        }
+    }
+
     #[test]
-    fn ipoib_ports_are_told_by_their_type_and_not_by_their_name() {
+    fn ports_are_told_by_their_type_and_not_by_their_name() {
         let net = std::env::temp_dir().join(format!("xtask-net-{}", std::process::id()));
-        for (name, kind, state) in [
-            ("storage", "32\n", "up\n"),
-            ("ib9", "1\n", "up\n"),
-            ("ib0", "32\n", "down\n"),
+        for (name, kind, state, extra) in [
+            ("storage", "32\n", "up\n", None),
+            ("ib9", "1\n", "up\n", Some("device")),
+            ("ib0", "32\n", "down\n", Some("device")),
+            ("ib1", "32\n", "up\n", Some("master")),
+            ("bond0", "1\n", "up\n", Some("bonding")),
+            ("veth3", "1\n", "up\n", None),
+            ("lo", "772\n", "unknown\n", None),
         ] {
-            fs::create_dir_all(net.join(name)).unwrap();
-            fs::write(net.join(name).join("type"), kind).unwrap();
-            fs::write(net.join(name).join("operstate"), state).unwrap();
+            let folder = net.join(name);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("type"), kind).unwrap();
+            fs::write(folder.join("operstate"), state).unwrap();
+            if let Some(extra) = extra {
+                fs::create_dir_all(folder.join(extra)).unwrap();
+            }
         }
         let found = ports(&net);
         fs::remove_dir_all(&net).unwrap();
-        let found: Vec<_> = found
-            .iter()
-            .map(|port| (port.name.as_str(), port.state.as_str()))
-            .collect();
-        assert_eq!(found, [("ib0", "down"), ("storage", "up")]);
+        assert_eq!(
+            found,
+            [
+                port(Kind::Ipoib, "ib0", "down"),
+                port(Kind::Ipoib, "storage", "up"),
+                port(Kind::Ethernet, "bond0", "up"),
+                port(Kind::Ethernet, "ib9", "up"),
+            ]
+        );
         assert_eq!(ports(&net), []);
     }
 
     #[test]
-    fn the_advice_names_the_ports_and_the_command() {
-        let text = advice(&[Port {
-            name: "ib0".to_owned(),
-            state: "up".to_owned(),
-        }]);
-        assert!(text.contains("  ib0             up\n"));
-        assert!(text.contains("\n  cargo xtask run -- run --config ipoib.toml\n"));
+    fn the_advice_lists_every_port_and_names_those_that_are_up() {
+        let text = advice(&[
+            port(Kind::Ipoib, "ib0", "up"),
+            port(Kind::Ipoib, "ib1", "down"),
+            port(Kind::Ethernet, "eth0", "up"),
+        ]);
+        assert!(text.contains("  ib1             IPoIB    down\n"));
+        assert!(text.contains("\n  cargo xtask run -- run --ib ib0 --eth eth0\n"));
+    }
+
+    #[test]
+    fn ports_that_are_down_are_named_where_none_is_up() {
+        let text = advice(&[port(Kind::Ipoib, "ib0", "down")]);
+        assert!(text.contains("\n  cargo xtask run -- run --ib ib0\n"));
     }
 }
