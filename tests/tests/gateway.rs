@@ -50,7 +50,7 @@ fn expect_egress(gateway: &Gateway, from: Side, frame: &[u8], v4: bool, wanted: 
     let receiver = gateway.socket(from.other());
     gateway.socket(from).send(frame);
     let arrived = receiver
-        .receive(PATIENCE, |f| is_ip(f))
+        .receive(PATIENCE, is_ip)
         .expect("nothing left the gateway");
     let mut expected = Vec::new();
     expected.extend(from.other().mac());
