@@ -163,6 +163,7 @@ mod tests {
                 "rule add pref 100 fwmark 1 lookup 50",
                 "-6 rule add pref 100 fwmark 1 lookup 50",
                 "link set v0 mtu 1400",
+                "link set v0 down",
                 "link set v0 name w0",
                 "link del w0",
             ];

@@ -360,4 +360,27 @@ mod tests {
             assert_eq!(problem("v1"), None);
         });
     }
+
+    #[test]
+    #[ignore = "needs a kernel with bonds, VRFs and VLANs, as the lab's"]
+    fn bond_masters_vrf_members_and_vlans_can_be_ports_and_bond_members_can_not() {
+        in_namespace(|| {
+            ip("link add v0 type veth peer name v1");
+            ip("link add b0 type bond");
+            ip("link set v0 master b0");
+            ip("link add red type vrf table 10");
+            ip("link set v1 master red");
+            ip("link add link v1 name v1.5 type vlan id 5");
+            let links = links().unwrap();
+            let problem = |name| port_problem(&link(name).unwrap(), &links);
+            assert_eq!(
+                problem("v0").unwrap().to_string(),
+                "v0 belongs to the bond b0: attach to b0 instead"
+            );
+            assert_eq!(problem("b0"), None);
+            assert_eq!(problem("v1"), None);
+            assert_eq!(problem("v1.5"), None);
+            assert_eq!(link("v1.5").unwrap().link_layer, Some(LinkLayer::Ethernet));
+        });
+    }
 }

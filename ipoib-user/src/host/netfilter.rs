@@ -649,4 +649,18 @@ mod tests {
             assert!(found()[0].contains("netdev t c (hook egress of v0)"));
         });
     }
+
+    #[test]
+    #[ignore = "needs a kernel with nft flowtables, as the lab's"]
+    fn a_flowtable_is_found_on_a_port_and_not_elsewhere() {
+        in_gateway(|| {
+            nft("table inet t { flowtable f { hook ingress priority 0; devices = { v1 }; }; }");
+            assert_eq!(found(), [""; 0]);
+            nft("delete table inet t");
+            nft("table inet t { flowtable f { hook ingress priority 0; devices = { v1, v0 }; }; }");
+            assert!(found()[0].starts_with("nft flowtable inet t f on v0: "));
+            nft("add table inet t { flags dormant; }");
+            assert_eq!(found(), [""; 0]);
+        });
+    }
 }

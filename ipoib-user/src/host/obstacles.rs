@@ -186,6 +186,16 @@ fn iptables(family: &Family) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::links;
+    use crate::host::testing::{in_namespace, ip};
+
+    #[test]
+    fn a_fresh_namespace_has_none() {
+        in_namespace(|| {
+            ip("link set lo up");
+            assert_eq!(obstacles(&links().unwrap()).unwrap(), []);
+        });
+    }
 
     #[test]
     fn every_text_names_what_and_where_and_a_command() {
