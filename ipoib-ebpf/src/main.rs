@@ -2,7 +2,10 @@
 //! into an action code.
 #![no_std]
 #![no_main]
-#![allow(missing_docs, reason = "the entry points that the macro makes carry no documentation")]
+#![allow(
+    missing_docs,
+    reason = "the entry points that the macro makes carry no documentation"
+)]
 
 mod kernel;
 

@@ -23,7 +23,10 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let removed = datapath::remove_leftovers(&args.pin_root)?;
     if args.json {
-        println!("{}", serde_json::json!({ "v": 1, "filters": removed.filters, "pins": removed.pins }));
+        println!(
+            "{}",
+            serde_json::json!({ "v": 1, "filters": removed.filters, "pins": removed.pins })
+        );
     } else if removed.pins || !removed.filters.is_empty() {
         for port in &removed.filters {
             println!("removed our filter from {port}");

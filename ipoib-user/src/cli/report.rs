@@ -49,12 +49,21 @@ pub fn counter(counter: Counter) -> Value {
 fn reasons(counters: &ReasonCounters) -> Value {
     let counted = |(_, c): &(Reason, Counter)| c.packets > 0;
     let named = |(reason, c): (Reason, Counter)| (reason.name().to_owned(), counter(c));
-    Value::Object(counters.iter().filter(counted).map(named).collect::<Map<_, _>>())
+    Value::Object(
+        counters
+            .iter()
+            .filter(counted)
+            .map(named)
+            .collect::<Map<_, _>>(),
+    )
 }
 
 /// A table: a line a port and verdict, with the reason where there is one.
 pub fn table(ports: &[PortReport]) -> String {
-    let mut text = format!("{:<15} {:<28} {:>14} {:>18}\n", "port", "verdict", "packets", "bytes");
+    let mut text = format!(
+        "{:<15} {:<28} {:>14} {:>18}\n",
+        "port", "verdict", "packets", "bytes"
+    );
     for port in ports {
         for (verdict, counter) in lines(port) {
             let name = &port.link.name;
@@ -73,9 +82,10 @@ fn lines(port: &PortReport) -> Vec<(String, Counter)> {
         ("forward ipv4".to_owned(), counters.forwarded_ipv4),
         ("forward ipv6".to_owned(), counters.forwarded_ipv6),
     ];
-    for (verdict, by_reason) in
-        [("hand_up", &counters.handed_up), ("drop", &counters.dropped)]
-    {
+    for (verdict, by_reason) in [
+        ("hand_up", &counters.handed_up),
+        ("drop", &counters.dropped),
+    ] {
         let counted = by_reason.iter().filter(|(_, c)| c.packets > 0);
         lines.extend(counted.map(|(reason, c)| (format!("{verdict} {}", reason.name()), c)));
     }

@@ -118,15 +118,26 @@ fn announce(ports: &[PortReport], ib: &[String], options: &Options, json: bool) 
     }
     for port in ports {
         let layer = port.link.link_layer.map_or("unknown", LinkLayer::name);
-        println!("port {}: {layer}, mtu {}, {}", port.link.name, port.link.mtu, port.method.name());
+        println!(
+            "port {}: {layer}, mtu {}, {}",
+            port.link.name,
+            port.link.mtu,
+            port.method.name()
+        );
         if ib.contains(&port.link.name) && port.link.link_layer != Some(LinkLayer::Ipoib) {
-            println!("port {}: named with --ib, but it is no IPoIB device", port.link.name);
+            println!(
+                "port {}: named with --ib, but it is no IPoIB device",
+                port.link.name
+            );
         }
         if !port.link.up {
             println!("port {0} is down: ip link set {0} up", port.link.name);
         }
     }
-    println!("forwarding; look at it with: bpftool map dump pinned {}/v1/maps/counters", options.pin_root.display());
+    println!(
+        "forwarding; look at it with: bpftool map dump pinned {}/v1/maps/counters",
+        options.pin_root.display()
+    );
 }
 
 fn lost_ports(before: &[PortReport], now: &[PortReport]) {
@@ -139,4 +150,3 @@ fn lost_ports(before: &[PortReport], now: &[PortReport]) {
         }
     }
 }
-
