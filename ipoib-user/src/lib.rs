@@ -7,3 +7,4 @@ pub mod datapath;
 pub mod demo;
 pub mod host;
 pub mod netns;
+pub mod show;

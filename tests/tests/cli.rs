@@ -43,7 +43,7 @@ fn fails(output: &Output, code: i32) -> String {
 /// A daemon on the gateway's two ports.
 struct Daemon {
     child: Child,
-    lines: BufReader<std::process::ChildStdout>,
+    lines: BufReader<Box<dyn Read>>,
     pin_root: PathBuf,
 }
 
@@ -70,7 +70,8 @@ impl Daemon {
             })
             .unwrap()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let stdout: Box<dyn Read> = Box::new(child.stdout.take().unwrap());
+        let mut lines = BufReader::new(stdout);
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
         let mut daemon = Daemon {
@@ -409,4 +410,35 @@ fn without_privileges_the_missing_ones_are_named() {
         error.contains("CAP_BPF") && error.contains("sudo"),
         "{error}"
     );
+}
+
+#[test]
+fn a_kernel_without_btf_is_named() {
+    let gateway = Gateway::build();
+    let binary = env::var("IPOIB_BIN").unwrap();
+    let script =
+        format!("mount -t tmpfs none /sys/kernel/btf && exec {binary} run --ib ib0 --eth eth0");
+    let output = gateway
+        .gateway
+        .run(|| {
+            Command::new("unshare")
+                .args(["--mount", "sh", "-c", &script])
+                .output()
+        })
+        .unwrap()
+        .unwrap();
+    let error = fails(&output, 3);
+    assert!(error.contains("CONFIG_DEBUG_INFO_BTF"), "{error}");
+}
+
+/// Whoever reads the output may go away.
+#[test]
+fn a_closed_stdout_does_not_end_the_daemon() {
+    let gateway = Gateway::build();
+    let (mut daemon, _) = Daemon::start(&gateway);
+    let (reader, _) = std::io::pipe().unwrap();
+    daemon.lines = BufReader::new(Box::new(reader));
+    send_one(&gateway);
+    daemon.signal(Signal::SIGTERM);
+    assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
 }

@@ -1,7 +1,8 @@
 //! `ipoib detach`: what a killed daemon or demo left behind.
 
-use super::Failure;
+use super::{Failure, say};
 use crate::datapath;
+use crate::show::VERSION;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,17 +24,17 @@ pub struct Args {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let removed = datapath::remove_leftovers(&args.pin_root)?;
     if args.json {
-        println!(
+        say(format!(
             "{}",
-            serde_json::json!({ "v": 1, "filters": removed.filters, "pins": removed.pins })
-        );
+            serde_json::json!({ "v": VERSION, "filters": removed.filters, "pins": removed.pins })
+        ));
     } else if removed.pins || !removed.filters.is_empty() {
         for port in &removed.filters {
-            println!("removed our filter from {port}");
+            say(format!("removed our filter from {port}"));
         }
-        println!("removed the pins in {}", args.pin_root.display());
+        say(format!("removed the pins in {}", args.pin_root.display()));
     } else {
-        println!("nothing was left behind");
+        say(format!("nothing was left behind"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,12 +5,12 @@
 
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 mod bench;
 mod demo;
 mod detach;
-pub mod report;
 mod run;
 
 /// What ends a verb early: one line for people and the exit code.
@@ -30,6 +30,16 @@ impl Failure {
             message: error.to_string(),
         }
     }
+}
+
+/// Writes a line to stdout. A reader that has gone away is no reason to end: the datapath runs on.
+fn say(line: impl Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// The same to stderr.
+fn warn(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "warning: {line}");
 }
 
 /// An eBPF datapath and daemon for hosts that speak IP over InfiniBand.
@@ -59,7 +69,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("error: {}", failure.message);
+            let _ = writeln!(std::io::stderr(), "error: {}", failure.message);
             ExitCode::from(failure.code)
         }
     }

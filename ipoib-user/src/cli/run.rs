@@ -1,10 +1,13 @@
 //! `ipoib run`: the daemon on real ports.
 
-use super::Failure;
-use super::report;
+use super::{Failure, say, warn};
 use crate::datapath::{Datapath, Error, Options, Order, PortReport};
 use crate::host::Changes;
+use crate::show::{PortRow, VERSION, port_lines};
+use ipoib_ebpf::tables::PortCounters;
 use ipoib_ebpf::wire::link::LinkLayer;
+use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -104,49 +107,89 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let ports = datapath.report()?;
     drop(datapath);
     if args.json {
-        println!("{}", report::event("stopped", &ports));
+        say(event("stopped", &ports));
     } else {
-        print!("{}", report::table(&ports));
+        let rows: Vec<_> = ports.iter().map(row).collect();
+        // Two ports fill a line; the table of more is cut into pairs.
+        for pair in rows.chunks(2) {
+            say(port_lines(pair, usize::MAX).join("\n"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn announce(ports: &[PortReport], ib: &[String], options: &Options, json: bool) {
     if json {
-        println!("{}", report::event("started", ports));
+        say(event("started", ports));
         return;
     }
     for port in ports {
         let layer = port.link.link_layer.map_or("unknown", LinkLayer::name);
-        println!(
+        say(format!(
             "port {}: {layer}, mtu {}, {}",
             port.link.name,
             port.link.mtu,
             port.method.name()
-        );
+        ));
         if ib.contains(&port.link.name) && port.link.link_layer != Some(LinkLayer::Ipoib) {
-            println!(
+            say(format!(
                 "port {}: named with --ib, but it is no IPoIB device",
                 port.link.name
-            );
+            ));
         }
         if !port.link.up {
-            println!("port {0} is down: ip link set {0} up", port.link.name);
+            say(format!(
+                "port {0} is down: ip link set {0} up",
+                port.link.name
+            ));
         }
     }
-    println!(
+    say(format!(
         "forwarding; look at it with: bpftool map dump pinned {}/v1/maps/counters",
         options.pin_root.display()
-    );
+    ));
 }
 
 fn lost_ports(before: &[PortReport], now: &[PortReport]) {
     for (old, new) in before.iter().zip(now) {
         if old.present && !new.present {
-            eprintln!(
-                "warning: port {} is gone; restart ipoib when it is back",
+            warn(format!(
+                "port {} is gone; restart ipoib when it is back",
                 new.link.name
-            );
+            ));
         }
     }
+}
+
+/// A port in the stream of `--json`.
+#[derive(Serialize)]
+struct PortObject {
+    #[serde(flatten)]
+    row: PortRow,
+    ifindex: u32,
+    mtu: u32,
+    up: bool,
+    /// Whether the interface still exists.
+    present: bool,
+    /// `tcx` or `clsact`.
+    attached: &'static str,
+}
+
+/// One line of the stream: what happened, and the ports with their counters.
+fn event(event: &str, ports: &[PortReport]) -> serde_json::Value {
+    let object = |port: &PortReport| PortObject {
+        row: row(port),
+        ifindex: port.link.ifindex,
+        mtu: port.link.mtu,
+        up: port.link.up,
+        present: port.present,
+        attached: port.method.name(),
+    };
+    let ports: Vec<_> = ports.iter().map(object).collect();
+    json!({ "v": VERSION, "event": event, "ports": ports })
+}
+
+/// Everything that a port has counted since the start.
+fn row(port: &PortReport) -> PortRow {
+    PortRow::between(&PortCounters::default(), port)
 }

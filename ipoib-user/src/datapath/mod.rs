@@ -2,6 +2,8 @@
 
 mod attach;
 mod error;
+#[cfg(feature = "log")]
+mod log;
 mod maps;
 mod object;
 mod pins;
@@ -99,6 +101,8 @@ impl Datapath {
             return Err(Error::Obstacles(obstacles));
         }
         let mut ebpf = object::load(object)?;
+        #[cfg(feature = "log")]
+        log::to_stderr(&mut ebpf)?;
         pin(&mut ebpf, &pins)?;
         let maps = Maps::of(&mut ebpf)?;
         let mut datapath = Datapath {

@@ -187,6 +187,31 @@ mod tests {
         assert!(what_matters("processed 0 insns\n").contains("no reason"));
     }
 
+    /// The object with a first instruction that reads past the context.
+    #[test]
+    fn a_program_that_the_verifier_refuses_is_said_in_one_line() {
+        use object::{Object, ObjectSection};
+        let mut bytes = OBJECT.to_vec();
+        assert!(!bytes.is_empty(), "no eBPF object: run `cargo xtask test`");
+        let (at, _) = object::File::parse(OBJECT)
+            .unwrap()
+            .section_by_name("classifier")
+            .expect("a section of programs")
+            .file_range()
+            .unwrap();
+        // r0 = *(u64 *)(r1 + 0x7ff8)
+        let instruction = [0x79, 0x10, 0xf8, 0x7f, 0, 0, 0, 0];
+        bytes[at as usize..][..8].copy_from_slice(&instruction);
+        let Err(error) = load(&bytes) else {
+            panic!("the verifier took it");
+        };
+        let text = error.to_string();
+        assert!(matches!(error, Error::Verifier { .. }), "{text}");
+        assert!(text.contains("invalid bpf_context access"), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.len() < 600, "{text}");
+    }
+
     #[test]
     fn an_empty_object_says_how_to_build_one() {
         assert!(matches!(load(&[]), Err(Error::NoObject)));

@@ -2,113 +2,10 @@
 //! live table and the summary are two views of it; both count from the end of the warm-up.
 
 use crate::datapath::PortReport;
-use ipoib_ebpf::tables::{Counter, PortCounters};
-use ipoib_ebpf::verdict::{Reason, ReasonCounters};
-use ipoib_ebpf::wire::link::LinkLayer;
+use crate::show::{Count, Family, PerFamily, PortRow};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-
-/// An address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-impl Family {
-    /// Both.
-    pub const ALL: [Family; 2] = [Family::Ipv4, Family::Ipv6];
-
-    /// The word in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Family::Ipv4 => "ipv4",
-            Family::Ipv6 => "ipv6",
-        }
-    }
-
-    /// The word for people.
-    pub fn text(self) -> &'static str {
-        match self {
-            Family::Ipv4 => "IPv4",
-            Family::Ipv6 => "IPv6",
-        }
-    }
-}
-
-/// One of something for each family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PerFamily<T> {
-    /// For IPv4.
-    pub ipv4: T,
-    /// For IPv6.
-    pub ipv6: T,
-}
-
-impl<T: Copy> PerFamily<T> {
-    /// The one of a family.
-    pub fn of(&self, family: Family) -> T {
-        match family {
-            Family::Ipv4 => self.ipv4,
-            Family::Ipv6 => self.ipv6,
-        }
-    }
-}
-
-/// Packets and bytes, as [`Counter`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Count {
-    /// Packets; a GSO superpacket is one.
-    pub packets: u64,
-    /// Bytes of frame, link header included.
-    pub bytes: u64,
-}
-
-impl Count {
-    fn between(before: Counter, after: Counter) -> Count {
-        Count {
-            packets: after.packets.saturating_sub(before.packets),
-            bytes: after.bytes.saturating_sub(before.bytes),
-        }
-    }
-}
-
-impl std::ops::Add for Count {
-    type Output = Count;
-    fn add(self, other: Count) -> Count {
-        Count {
-            packets: self.packets + other.packets,
-            bytes: self.bytes + other.bytes,
-        }
-    }
-}
-
-/// Counts by reason; reasons that never happened are not in it.
-pub type Reasons = BTreeMap<&'static str, Count>;
-
-/// A port of the gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PortRow {
-    /// Its name.
-    pub name: String,
-    /// `ethernet`, `ipoib` or `none`.
-    pub link_layer: &'static str,
-    /// Frames that arrived.
-    pub received: Count,
-    /// Packets that arrived here and took the fast path.
-    pub forwarded: PerFamily<Count>,
-    /// Packets that the fast path sent out here.
-    pub sent: PerFamily<Count>,
-    /// Packets handed to the kernel.
-    pub handed_up: Reasons,
-    /// Packets dropped.
-    pub dropped: Reasons,
-}
 
 /// One flow: traffic of one protocol and family in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -203,45 +100,13 @@ impl Snapshot {
             .ports
             .iter()
             .zip(&before.ports)
-            .map(|(now, then)| PortRow {
-                name: now.link.name.clone(),
-                link_layer: now.link.link_layer.map_or("unknown", LinkLayer::name),
-                ..port_row(&then.counters, &now.counters)
-            });
+            .map(|(now, then)| PortRow::between(&then.counters, now));
         let kernel = PerFamily {
             ipv4: self.kernel.ipv4.saturating_sub(before.kernel.ipv4),
             ipv6: self.kernel.ipv6.saturating_sub(before.kernel.ipv6),
         };
         (ports.collect(), kernel)
     }
-}
-
-fn port_row(before: &PortCounters, after: &PortCounters) -> PortRow {
-    PortRow {
-        name: String::new(),
-        link_layer: "",
-        received: Count::between(before.received, after.received),
-        forwarded: PerFamily {
-            ipv4: Count::between(before.forwarded_ipv4, after.forwarded_ipv4),
-            ipv6: Count::between(before.forwarded_ipv6, after.forwarded_ipv6),
-        },
-        sent: PerFamily {
-            ipv4: Count::between(before.sent_ipv4, after.sent_ipv4),
-            ipv6: Count::between(before.sent_ipv6, after.sent_ipv6),
-        },
-        handed_up: reasons(&before.handed_up, &after.handed_up),
-        dropped: reasons(&before.dropped, &after.dropped),
-    }
-}
-
-fn reasons(before: &ReasonCounters, after: &ReasonCounters) -> Reasons {
-    let before: Vec<(Reason, Counter)> = before.iter().collect();
-    after
-        .iter()
-        .zip(before)
-        .map(|((reason, now), (_, then))| (reason.name(), Count::between(then, now)))
-        .filter(|(_, count)| *count != Count::default())
-        .collect()
 }
 
 /// Packets that the kernel of this thread's network namespace forwarded itself. What a program
@@ -280,6 +145,12 @@ fn ipv6_forwarded(snmp6: &str) -> Option<u64> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::datapath::Method;
+    use crate::host::Link;
+    use crate::show::Reasons;
+    use ipoib_ebpf::tables::PortCounters;
+    use ipoib_ebpf::verdict::Reason;
+    use ipoib_ebpf::wire::link::LinkLayer;
 
     /// A measurement with every kind of number in it, for the views' tests.
     pub(crate) fn example() -> Measurement {
@@ -302,10 +173,24 @@ pub(crate) mod tests {
         for _ in 0..30 {
             eth0.sent_ipv4.add(1000);
         }
-        let row = |name: &str, after| PortRow {
-            name: name.to_owned(),
-            link_layer: "ethernet",
-            ..port_row(&before, after)
+        let row = |name: &str, after: PortCounters| {
+            let link = Link {
+                ifindex: 2,
+                name: name.to_owned(),
+                arphrd: 1,
+                kind: None,
+                link_layer: Some(LinkLayer::Ethernet),
+                mtu: 1500,
+                up: true,
+                master: None,
+            };
+            let report = PortReport {
+                link,
+                method: Method::Tcx,
+                present: true,
+                counters: after,
+            };
+            PortRow::between(&before, &report)
         };
         let flow = |protocol: &'static str, family: Family, sent, received| FlowRow {
             name: format!("{protocol}-{}-n1-n2", family.name()),
@@ -324,7 +209,7 @@ pub(crate) mod tests {
         };
         Measurement {
             seconds: 2.5,
-            ports: vec![row("ib0", &ib0), row("eth0", &eth0)],
+            ports: vec![row("ib0", ib0), row("eth0", eth0)],
             kernel: PerFamily { ipv4: 0, ipv6: 1 },
             flows: vec![
                 flow("udp", Family::Ipv4, 30, 30),

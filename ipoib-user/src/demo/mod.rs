@@ -9,7 +9,6 @@ mod screen;
 mod stop;
 pub mod summary;
 pub mod table;
-mod text;
 pub mod topology;
 pub mod traffic;
 
@@ -19,7 +18,8 @@ pub use summary::Summary;
 
 use crate::datapath::{self, Datapath, Order};
 use crate::netns;
-use measurement::{Family, Measurement, PerFamily, Snapshot};
+use crate::show::{Family, PerFamily};
+use measurement::{Measurement, Snapshot};
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};

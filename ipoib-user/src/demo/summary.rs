@@ -1,7 +1,8 @@
 //! What a demo found, at its end: in words, as one JSON object, and as yes or no.
 
-use super::measurement::{Family, Measurement, PerFamily};
-use super::{table, text};
+use super::measurement::Measurement;
+use super::table;
+use crate::show::{Family, PerFamily, VERSION, port_lines, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,7 +82,7 @@ impl Summary {
         };
         let kernel = measurement.kernel;
         json!({
-            "v": 1,
+            "v": VERSION,
             "ok": self.ok(),
             "problems": self.problems(),
             "seconds": measurement.seconds,
@@ -112,7 +113,7 @@ impl Summary {
                 measurement.seconds
             ));
             lines.push(String::new());
-            lines.extend(table::port_lines(&measurement.ports, usize::MAX));
+            lines.extend(port_lines(&measurement.ports, usize::MAX));
             lines.push(String::new());
             lines.extend(table::flow_lines(&measurement.flows, "lost"));
             lines.push(String::new());
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(
             json,
             json!({
-                "v": 1,
+                "v": VERSION,
                 "ok": false,
                 "problems": ["udp-ipv6-n1-n2: 1 of 20 datagrams were lost"],
                 "seconds": 2.5,

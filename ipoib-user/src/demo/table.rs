@@ -1,11 +1,11 @@
 //! The live table: every number of a measurement in 80 columns and at most 23 lines, so that it
 //! fits a terminal of 80 by 24.
 
-use super::measurement::{Count, Family, FlowRow, Measurement, PortRow};
+use super::duration;
+use super::measurement::{FlowRow, Measurement};
 use super::topology::SIDES;
 use super::traffic::flow::Protocol;
-use super::{duration, text};
-use std::collections::BTreeSet;
+use crate::show::{Family, port_lines, text};
 use std::time::Duration;
 
 /// Columns that the table takes.
@@ -58,82 +58,6 @@ fn title(now: &Measurement, limit: Option<Duration>) -> String {
     let left = format!("ipoib demo   {time}");
     let width = WIDTH.saturating_sub(left.len());
     format!("{left}{:>width$}", "Ctrl-C ends it")
-}
-
-/// Packets and bytes by port, verdict and reason; at most `reasons` lines of reasons.
-pub fn port_lines(ports: &[PortRow], reasons: usize) -> Vec<String> {
-    let mut head = format!("{:<30}", "VERDICT    REASON");
-    for port in ports {
-        head += &format!("{:>14}{:>11}", format!("{} packets", port.name), "bytes");
-    }
-    let mut lines = vec![head];
-    let mut push = |verdict: &str, reason: &str, count: &dyn Fn(&PortRow) -> Count| {
-        let mut line = format!("{verdict:<11}{reason:<19}");
-        for port in ports {
-            let Count { packets, bytes } = count(port);
-            line += &format!("{}{:>11}", text::column(packets, 14), text::bytes(bytes));
-        }
-        lines.push(line);
-    };
-    push("received", "", &|port| port.received);
-    for family in Family::ALL {
-        push("forwarded", family.text(), &|port| {
-            port.forwarded.of(family)
-        });
-    }
-    for family in Family::ALL {
-        push("sent", family.text(), &|port| port.sent.of(family));
-    }
-    let rows = reason_rows(ports);
-    let shown = if rows.len() > reasons {
-        reasons.saturating_sub(1)
-    } else {
-        rows.len()
-    };
-    for &(dropped, reason) in &rows[..shown] {
-        push(verdict(dropped), reason, &|port| of(port, dropped, reason));
-    }
-    if let rest @ [_, ..] = &rows[shown..] {
-        push("others", &format!("({} reasons)", rest.len()), &|port| {
-            rest.iter()
-                .map(|&(dropped, reason)| of(port, dropped, reason))
-                .fold(Count::default(), std::ops::Add::add)
-        });
-    }
-    lines
-}
-
-fn verdict(dropped: bool) -> &'static str {
-    if dropped { "dropped" } else { "handed up" }
-}
-
-fn of(port: &PortRow, dropped: bool, reason: &str) -> Count {
-    let counts = if dropped {
-        &port.dropped
-    } else {
-        &port.handed_up
-    };
-    counts.get(reason).copied().unwrap_or_default()
-}
-
-/// Every verdict and reason that happened on any port: drops first, then the most frequent.
-fn reason_rows(ports: &[PortRow]) -> Vec<(bool, &'static str)> {
-    let dropped = ports
-        .iter()
-        .flat_map(|port| port.dropped.keys().map(|&reason| (true, reason)));
-    let handed = ports
-        .iter()
-        .flat_map(|port| port.handed_up.keys().map(|&reason| (false, reason)));
-    let rows: BTreeSet<(bool, &str)> = dropped.chain(handed).collect();
-    let mut rows: Vec<_> = rows.into_iter().collect();
-    let packets = |&(dropped, reason): &(bool, &str)| -> u64 {
-        ports
-            .iter()
-            .map(|port| of(port, dropped, reason).packets)
-            .sum()
-    };
-    rows.sort_by_key(|row| std::cmp::Reverse((row.0, packets(row))));
-    rows
 }
 
 /// The fast path against the kernel.
@@ -206,6 +130,7 @@ pub fn flow_lines(flows: &[FlowRow], lost: &str) -> Vec<String> {
 mod tests {
     use super::super::measurement::tests::example;
     use super::*;
+    use crate::show::Count;
     use ipoib_ebpf::verdict::Reason;
 
     #[test]
@@ -253,30 +178,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
-    }
-
-    #[test]
-    fn reasons_without_room_are_summed() {
-        let mut ports = example().ports;
-        let count = |packets| Count {
-            packets,
-            bytes: packets,
-        };
-        ports[0].dropped.clear();
-        ports[0].handed_up = [
-            ("arp", count(5)),
-            ("fragment", count(7)),
-            ("multicast", count(1)),
-        ]
-        .into();
-        let lines = port_lines(&ports, 2);
-        let reasons: Vec<_> = lines[6..]
-            .iter()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>())
-            .collect();
-        assert_eq!(reasons[0][..4], ["handed", "up", "fragment", "7"]);
-        assert_eq!(reasons[1][..4], ["others", "(2", "reasons)", "6"]);
-        assert_eq!(reasons.len(), 2);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The demo's network: a fabric host `n1` and an Ethernet host `n2`, each one veth away from a
 //! gateway that forwards between them. Names are the lab's; addresses never leave the namespaces.
 
-use crate::demo::measurement::Family;
 use crate::netns::{self, Error, Namespace, VethEnd, veth};
+use crate::show::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The word in the names of the demo's namespaces.

@@ -1,7 +1,8 @@
 //! A flow's identity, its counters, and what its threads share: the phase of the demo and a pace.
 
-use crate::demo::measurement::{Family, FlowRow};
+use crate::demo::measurement::FlowRow;
 use crate::demo::topology::Side;
+use crate::show::Family;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::SeqCst};

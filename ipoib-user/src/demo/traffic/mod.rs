@@ -12,9 +12,10 @@ mod udp;
 pub use path_mtu::discover as discover_path_mtu;
 pub use ping::answered;
 
-use crate::demo::measurement::{Family, FlowRow};
+use crate::demo::measurement::FlowRow;
 use crate::demo::topology::{ETHERNET, FABRIC, Topology};
 use crate::netns::{self, Namespace};
+use crate::show::Family;
 use flow::{Flow, Phase, Protocol};
 use std::io;
 use std::sync::Arc;
