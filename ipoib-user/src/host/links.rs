@@ -361,8 +361,9 @@ mod tests {
         });
     }
 
+    /// Needs a kernel with bonds, VRFs and VLANs, as the lab's.
+    #[cfg(feature = "lab")]
     #[test]
-    #[ignore = "needs a kernel with bonds, VRFs and VLANs, as the lab's"]
     fn bond_masters_vrf_members_and_vlans_can_be_ports_and_bond_members_can_not() {
         in_namespace(|| {
             ip("link add v0 type veth peer name v1");

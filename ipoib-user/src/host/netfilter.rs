@@ -650,8 +650,9 @@ mod tests {
         });
     }
 
+    /// Needs a kernel with nft flowtables, as the lab's.
+    #[cfg(feature = "lab")]
     #[test]
-    #[ignore = "needs a kernel with nft flowtables, as the lab's"]
     fn a_flowtable_is_found_on_a_port_and_not_elsewhere() {
         in_gateway(|| {
             nft("table inet t { flowtable f { hook ingress priority 0; devices = { v1 }; }; }");
