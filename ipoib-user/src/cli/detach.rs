@@ -34,7 +34,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         say(format!("removed the pins in {}", args.pin_root.display()));
     } else {
-        say(format!("nothing was left behind"));
+        say("nothing was left behind");
     }
     Ok(ExitCode::SUCCESS)
 }
