@@ -17,6 +17,8 @@ pub struct Frame<'a> {
     pub vlan_tag: bool,
     /// Segment payload of a superpacket, or 0.
     pub gso_size: u32,
+    /// Queueing priority (`skb->priority`).
+    pub priority: u32,
     /// Whether the kernel resizes a superpacket of this kind: TCP and UDP segmentation (`UDP_L4`)
     /// yes, lists of fragments and tunnels no (`bpf_skb_net_shrink()`).
     pub gso_resizable: bool,
@@ -49,6 +51,7 @@ impl<'a> Frame<'a> {
             for_this_host: true,
             vlan_tag: false,
             gso_size: 0,
+            priority: 0,
             gso_resizable: true,
             linear: usize::MAX,
             checksum_delta: 0,
@@ -103,6 +106,10 @@ impl Packet for Frame<'_> {
 
     fn gso_size(&self) -> u32 {
         self.gso_size
+    }
+
+    fn set_priority(&mut self, priority: u32) {
+        self.priority = priority;
     }
 
     fn trim(&mut self, len: usize) -> Result<(), ResizeError> {

@@ -5,7 +5,7 @@
 
 use crate::packet::Packet;
 use crate::rewrite;
-use crate::tables::{NO_PORT, Port, Route, RouteQuery, Tables, link_layer};
+use crate::tables::{Host, NO_PORT, Port, Route, RouteQuery, Tables, link_layer};
 use crate::verdict::{Forward, Reason, Verdict, Via};
 use crate::wire::link::{Ethernet, Ipoib, LinkHeader, LinkLayer, NoLink, ethertype};
 use crate::wire::{Family, Header, ipv4, ipv6, protocol};
@@ -85,9 +85,11 @@ fn decide<I: LinkHeader, P: Packet, T: Tables<P>>(
 ) -> Result<Sent, Verdict> {
     let ifindex = packet.ifindex();
     let query = read::<I, P>(packet, ifindex).map_err(Verdict::HandUp)?;
+    let host = tables.host();
     let (forward, out, slot) =
-        route::<I, P, T>(packet, tables, port, &query).map_err(Verdict::HandUp)?;
-    rewrite::for_egress::<I, P>(packet, &query.header, out)?;
+        route::<I, P, T>(packet, tables, &host, port, &query).map_err(Verdict::HandUp)?;
+    let update_priority = host.update_priority != 0;
+    rewrite::for_egress::<I, P>(packet, &query.header, out, update_priority)?;
     Ok(Sent {
         forward,
         family: query.header.family,
@@ -210,11 +212,11 @@ fn ports(p: [u8; 4]) -> (u16, u16) {
 fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     packet: &P,
     tables: &T,
+    host: &Host,
     port: &Port,
     query: &RouteQuery,
 ) -> Result<(Forward, LinkLayer, u32), Reason> {
     let header = &query.header;
-    let host = tables.host();
     match header.family {
         Family::Ipv6 if host.ipv6_forwarding == 0 => return Err(Reason::ForwardingOff),
         Family::Ipv4 if query.segment_len as u32 > host.smallest_route_mtu => {

@@ -37,6 +37,9 @@ pub trait Packet {
     /// Payload bytes per segment where the frame is a GSO superpacket, otherwise 0.
     fn gso_size(&self) -> u32;
 
+    /// Sets the priority by which queueing disciplines and VLAN devices choose (`skb->priority`).
+    fn set_priority(&mut self, priority: u32);
+
     /// Cuts the frame behind `len` bytes.
     fn trim(&mut self, len: usize) -> Result<(), ResizeError>;
 

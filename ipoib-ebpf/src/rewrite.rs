@@ -15,6 +15,7 @@ pub fn for_egress<I: LinkHeader, P: Packet>(
     packet: &mut P,
     header: &Header,
     out: LinkLayer,
+    update_priority: bool,
 ) -> Result<(), Verdict> {
     if packet.len() > I::LEN + header.total_len {
         packet.trim(I::LEN + header.total_len).map_err(refused)?;
@@ -32,7 +33,12 @@ pub fn for_egress<I: LinkHeader, P: Packet>(
         }
         _ => I::LEN,
     };
-    decrement_hop_limit(packet, ip_at, header.family).ok_or(Verdict::Drop(Reason::RewriteFailed))
+    decrement_hop_limit(packet, ip_at, header.family)
+        .ok_or(Verdict::Drop(Reason::RewriteFailed))?;
+    if header.family == Family::Ipv4 && update_priority {
+        packet.set_priority(ipv4::priority(header.tos));
+    }
+    Ok(())
 }
 
 #[inline(always)]

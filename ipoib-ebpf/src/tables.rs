@@ -62,6 +62,9 @@ pub struct Host {
     /// 1 where `net.ipv6.conf.all.forwarding` is on: the kernel asks it for every packet, whatever
     /// the port's own setting (`ip6_forward()`).
     pub ipv6_forwarding: u32,
+    /// 1 where forwarded IPv4 packets get their queueing priority from the type of service
+    /// (`net.ipv4.ip_forward_update_priority`).
+    pub update_priority: u32,
 }
 
 impl Default for Host {
@@ -69,6 +72,7 @@ impl Default for Host {
         Host {
             smallest_route_mtu: u32::MAX,
             ipv6_forwarding: 1,
+            update_priority: 1,
         }
     }
 }
@@ -132,7 +136,7 @@ impl PortCounters {
 
 const _: () = {
     assert!(size_of::<Port>() == 8);
-    assert!(size_of::<Host>() == 8);
+    assert!(size_of::<Host>() == 12);
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<Address>() == 16);
     assert!(size_of::<NextHop>() == 20);

@@ -25,6 +25,8 @@ pub struct Ip {
     pub source: IpAddr,
     /// Destination, of the same family.
     pub destination: IpAddr,
+    /// Type of service or traffic class.
+    pub tos: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
     /// IP protocol.
@@ -54,6 +56,7 @@ impl Ip {
         Ip {
             source,
             destination,
+            tos: 0,
             hop_limit: 64,
             protocol: 17,
             options: Vec::new(),
@@ -68,7 +71,7 @@ impl Ip {
         match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let header = 20 + self.options.len();
-                packet.extend([0x40 | (header / 4) as u8, 0]);
+                packet.extend([0x40 | (header / 4) as u8, self.tos]);
                 packet.extend(((header + self.payload.len()) as u16).to_be_bytes());
                 packet.extend([0x12, 0x34]);
                 packet.extend(self.fragment.to_be_bytes());
@@ -80,7 +83,7 @@ impl Ip {
                 packet[10..12].copy_from_slice(&sum.to_be_bytes());
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                packet.extend([0x60, 0, 0, 0]);
+                packet.extend([0x60 | self.tos >> 4, self.tos << 4, 0, 0]);
                 packet.extend((self.payload.len() as u16).to_be_bytes());
                 packet.extend([self.protocol, self.hop_limit]);
                 packet.extend(source.octets());
@@ -245,6 +248,9 @@ impl Generator {
             .rng
             .choice(&[0, 1, 2, 2, 64, 64, 64, 64, 255, 255])
             .unwrap();
+        if source.layer != LinkLayer::None {
+            packet.tos = self.rng.u8(..);
+        }
         if v4 && self.one_in(15) {
             packet.options = vec![1; 4 * self.rng.usize(1..11)];
         }

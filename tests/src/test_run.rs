@@ -32,8 +32,9 @@ struct Attributes {
     reserved: u32,
 }
 
-/// Bytes of `struct __sk_buff` up to and with `gso_size`.
-const CONTEXT: usize = 184;
+/// Bytes of `struct __sk_buff`.
+const CONTEXT: usize = 192;
+const PRIORITY: usize = 32;
 const IFINDEX: usize = 40;
 const GSO_SEGS: usize = 164;
 const GSO_SIZE: usize = 176;
@@ -45,6 +46,8 @@ pub struct Outcome {
     pub action: i32,
     /// The frame as the program left it.
     pub frame: Vec<u8>,
+    /// `skb->priority` as the program left it.
+    pub priority: u32,
 }
 
 /// Runs a TC program once on `frame`, as if it had arrived on `ifindex` of the calling thread's
@@ -61,6 +64,7 @@ pub fn run(
     context[GSO_SIZE..][..4].copy_from_slice(&gso_size.to_ne_bytes());
     context[GSO_SEGS..][..4].copy_from_slice(&u32::from(gso_size != 0).to_ne_bytes());
     let mut out = vec![0u8; frame.len() + 256];
+    let mut context_out = [0u8; CONTEXT];
     let mut attributes = Attributes {
         prog_fd: program.as_raw_fd() as u32,
         data_size_in: frame.len() as u32,
@@ -70,11 +74,13 @@ pub fn run(
         repeat: 1,
         ctx_size_in: CONTEXT as u32,
         ctx_in: context.as_ptr() as u64,
+        ctx_size_out: CONTEXT as u32,
+        ctx_out: context_out.as_mut_ptr() as u64,
         flags,
         ..Attributes::default()
     };
     // SAFETY: every pointer is to a live buffer of the length beside it, and the kernel writes only
-    // to `out` and to `attributes`.
+    // to `out`, `context_out` and `attributes`.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -87,8 +93,10 @@ pub fn run(
         return Err(io::Error::last_os_error());
     }
     out.truncate(attributes.data_size_out as usize);
+    let priority = &context_out[PRIORITY..PRIORITY + 4];
     Ok(Outcome {
         action: attributes.retval as i32,
         frame: out,
+        priority: u32::from_ne_bytes(priority.try_into().expect("four bytes")),
     })
 }

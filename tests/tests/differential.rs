@@ -219,6 +219,7 @@ fn model(route_mtu: u32) -> Model {
     model.host = Host {
         smallest_route_mtu: route_mtu,
         ipv6_forwarding: 1,
+        update_priority: 1,
     };
     for own in [
         "10.1.0.1",
@@ -283,6 +284,7 @@ fn model(route_mtu: u32) -> Model {
 struct Ours {
     verdict: Verdict,
     frame: Vec<u8>,
+    priority: u32,
     counters: BTreeMap<u32, PortCounters>,
 }
 
@@ -302,6 +304,7 @@ fn run_library(library: Library, model: &Model, packet: &Generated) -> Ours {
     Ours {
         verdict,
         frame: frame.data().to_vec(),
+        priority: frame.priority,
         counters,
     }
 }
@@ -376,6 +379,7 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
         model.host = Host {
             smallest_route_mtu: route_mtu,
             ipv6_forwarding,
+            update_priority: u32::from(result.compared % 300 < 200),
         };
         maps.set_host(model.host).unwrap();
 
@@ -414,6 +418,7 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
         }
         let same = theirs.action == action(ours.verdict)
             && theirs.frame == ours.frame
+            && theirs.priority == ours.priority
             && moved == ours.counters;
         if !same {
             result.mismatches.push(format!(
@@ -553,7 +558,12 @@ fn the_library_and_the_loaded_program_agree_on_every_packet() {
 /// A test of the test: faults put into the library on purpose are found.
 #[test]
 fn a_library_broken_on_purpose_is_caught() {
-    const BROKEN: [(&str, Library); 5] = [
+    const BROKEN: [(&str, Library); 6] = [
+        ("forgets the priority", |frame, model| {
+            let verdict = ingress(frame, model);
+            frame.priority = 0;
+            verdict
+        }),
         ("the hop limit goes down twice", |frame, model| {
             use ipoib_ebpf::packet::Packet;
             let verdict = ingress(frame, model);

@@ -107,6 +107,12 @@ impl Packet for Skb {
     }
 
     #[inline(always)]
+    fn set_priority(&mut self, priority: u32) {
+        // SAFETY: a context field that the verifier lets TC programs write.
+        unsafe { (*self.raw()).priority = priority }
+    }
+
+    #[inline(always)]
     fn trim(&mut self, len: usize) -> Result<(), ResizeError> {
         // SAFETY: the context is the program's own.
         match unsafe { bpf_skb_change_tail(self.raw(), len as u32, 0) } {

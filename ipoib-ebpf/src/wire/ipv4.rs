@@ -50,6 +50,19 @@ pub fn read(header: &[u8; HEADER_LEN]) -> Result<Header, Reason> {
     })
 }
 
+/// The queueing priority that the kernel's forwarding gives a packet (`rt_tos2priority()`): by the
+/// two upper bits of the four that RFC 1349 called type of service.
+#[inline(always)]
+pub fn priority(tos: u8) -> u32 {
+    // TC_PRIO_BESTEFFORT, _BULK, _INTERACTIVE, _INTERACTIVE_BULK of linux/pkt_sched.h.
+    match tos >> 3 & 3 {
+        0 => 0,
+        1 => 2,
+        2 => 6,
+        _ => 4,
+    }
+}
+
 /// "This network" 0/8 and loopback 127/8: never on a wire (RFC 1122 section 3.2.1.3).
 #[inline(always)]
 fn is_martian(a: [u8; 4]) -> bool {

@@ -34,5 +34,6 @@ pub fn host_row() -> Result<Host, Error> {
     Ok(Host {
         smallest_route_mtu: routes::smallest_mtu()?,
         ipv6_forwarding: sysctl::ipv6_forwarding()? as u32,
+        update_priority: sysctl::update_priority()? as u32,
     })
 }

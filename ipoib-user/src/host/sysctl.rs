@@ -10,6 +10,12 @@ pub fn ipv6_forwarding() -> Result<bool, Error> {
     Ok(value.is_some_and(|value| value != 0))
 }
 
+/// Whether `net.ipv4.ip_forward_update_priority` is on; a host without the setting does it.
+pub fn update_priority() -> Result<bool, Error> {
+    let value = number("/proc/sys/net/ipv4/ip_forward_update_priority")?;
+    Ok(value.is_none_or(|value| value != 0))
+}
+
 /// Effective `rp_filter` of a port for IPv4, the larger of its own and `all` (`IN_DEV_RPFILTER`):
 /// 0 off, 1 strict, 2 loose.
 pub fn rp_filter(name: &str) -> Result<u8, Error> {
