@@ -83,9 +83,12 @@ fn decide<I: LinkHeader, P: Packet, T: Tables<P>>(
     tables: &T,
     port: &Port,
 ) -> Result<Sent, Verdict> {
+    let host = tables.host();
+    if host.held != 0 {
+        return Err(Verdict::HandUp(Reason::Held));
+    }
     let ifindex = packet.ifindex();
     let query = read::<I, P>(packet, ifindex).map_err(Verdict::HandUp)?;
-    let host = tables.host();
     let (forward, out, slot) =
         route::<I, P, T>(packet, tables, &host, port, &query).map_err(Verdict::HandUp)?;
     let update_priority = host.update_priority != 0;

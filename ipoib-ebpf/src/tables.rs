@@ -65,6 +65,8 @@ pub struct Host {
     /// 1 where forwarded IPv4 packets get their queueing priority from the type of service
     /// (`net.ipv4.ip_forward_update_priority`).
     pub update_priority: u32,
+    /// 1 while everything is handed up: the host has something that the fast path would pass by.
+    pub held: u32,
 }
 
 impl Default for Host {
@@ -73,6 +75,7 @@ impl Default for Host {
             smallest_route_mtu: u32::MAX,
             ipv6_forwarding: 1,
             update_priority: 1,
+            held: 0,
         }
     }
 }
@@ -136,7 +139,7 @@ impl PortCounters {
 
 const _: () = {
     assert!(size_of::<Port>() == 8);
-    assert!(size_of::<Host>() == 12);
+    assert!(size_of::<Host>() == 16);
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<Address>() == 16);
     assert!(size_of::<NextHop>() == 20);

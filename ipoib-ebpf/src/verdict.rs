@@ -89,6 +89,7 @@ macro_rules! reasons {
 }
 
 reasons! {
+    Held held "Accelerating is held: netfilter, IPsec or a mark rule would be passed by.",
     NotForHost not_for_host "The link layer did not address the frame to this host.",
     NotCarriedByIpoib not_carried_by_ipoib "A VLAN tag or an ethertype that IPoIB does not carry.",
     Arp arp "ARP belongs to the kernel's neighbour table.",

@@ -442,3 +442,64 @@ fn a_closed_stdout_does_not_end_the_daemon() {
     daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.child.wait().unwrap().code(), Some(0));
 }
+
+/// A rule that comes up while the daemon runs is obeyed, and its end is noticed.
+#[test]
+fn new_netfilter_rules_hold_the_fast_path() {
+    let gateway = Gateway::build();
+    let (mut daemon, _) = Daemon::start(&gateway);
+    send_one(&gateway);
+    let nft = |script: &str| {
+        let done = gateway
+            .gateway
+            .run(|| Command::new("nft").arg(script).output())
+            .unwrap()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    };
+    let mut event = || -> Value {
+        let mut line = String::new();
+        daemon.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
+    };
+    nft("add table inet late
+        add chain inet late onward { type filter hook forward priority 0; }
+        add rule inet late onward meta l4proto tcp drop");
+    let held = event();
+    assert_eq!(held["event"], "held");
+    assert_eq!(held["obstacles"][0]["kind"], "nft_chain");
+    let kernel = gateway.kernel_forwarded(true);
+    send_one(&gateway);
+    assert_eq!(
+        gateway.kernel_forwarded(true),
+        kernel + 1,
+        "the kernel, and its rules, forward"
+    );
+    nft("delete table inet late");
+    let resumed = event();
+    assert_eq!(
+        (&resumed["event"], &resumed["obstacles"]),
+        (&"resumed".into(), &Value::Array(vec![]))
+    );
+    send_one(&gateway);
+    assert_eq!(
+        gateway.kernel_forwarded(true),
+        kernel + 1,
+        "the fast path again"
+    );
+    daemon.signal(Signal::SIGTERM);
+    let (code, rest) = daemon.end();
+    assert_eq!(code, Some(0));
+    let stopped: Value = serde_json::from_str(rest.trim()).unwrap();
+    assert!(
+        stopped["ports"][0]["handed_up"]["held"]["packets"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+    assert_eq!(stopped["ports"][0]["forwarded"]["ipv4"]["packets"], 2);
+}

@@ -220,6 +220,7 @@ fn model(route_mtu: u32) -> Model {
         smallest_route_mtu: route_mtu,
         ipv6_forwarding: 1,
         update_priority: 1,
+        held: 0,
     };
     for own in [
         "10.1.0.1",
@@ -380,6 +381,7 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
             smallest_route_mtu: route_mtu,
             ipv6_forwarding,
             update_priority: u32::from(result.compared % 300 < 200),
+            held: u32::from(result.compared % 700 > 690),
         };
         maps.set_host(model.host).unwrap();
 

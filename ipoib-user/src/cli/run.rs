@@ -2,7 +2,7 @@
 
 use super::{Failure, say, warn};
 use crate::datapath::{Datapath, Error, Options, Order, PortReport};
-use crate::host::Changes;
+use crate::host::{Changes, Obstacle};
 use crate::show::{PortRow, VERSION, port_lines};
 use ipoib_ebpf::tables::PortCounters;
 use ipoib_ebpf::wire::link::LinkLayer;
@@ -12,8 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
+/// How often to look for what packets would pass by: none of it is announced by rtnetlink.
+const WATCH: Duration = Duration::from_secs(1);
 /// Let a burst of changes (a routing daemon, an interface with many addresses) end before the host
 /// is read again.
 const SETTLE: Duration = Duration::from_millis(5);
@@ -21,7 +23,9 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// Run the datapath on ports of this host until stopped
 ///
 /// Packets between the ports take the fast path wherever the host's own routing sends them; all
-/// others stay with the kernel. Ctrl-C or SIGTERM takes everything off again.
+/// others stay with the kernel. While netfilter rules, IPsec policies or foreign mark rules exist
+/// that accelerated packets would pass by, everything stays with the kernel. Ctrl-C or SIGTERM takes
+/// everything off again.
 #[derive(clap::Args)]
 #[command(after_help = "Example: ipoib run --ib ib0 --eth eth0\n\n\
     Exit codes: 0 stopped, 2 wrong use, 3 this host can't (the error says why).")]
@@ -38,7 +42,7 @@ pub struct Args {
     /// Directory on a bpffs for maps and programs
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/ipoib")]
     pin_root: PathBuf,
-    /// One JSON object a line: when started, and with the counters when stopped
+    /// One JSON object a line: when started, held, resumed, and with the counters when stopped
     #[arg(long)]
     json: bool,
 }
@@ -91,10 +95,17 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut datapath = Datapath::start(&options)?;
     let started = datapath.report()?;
     announce(&started, &args.ib, &options, args.json);
+    let mut watch = interval(WATCH);
+    watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
+            _ = watch.tick() => {
+                if let Some(obstacles) = datapath.watch()? {
+                    held(obstacles, args.json);
+                }
+            }
             changed = changes.next() => {
                 changed.map_err(Error::from)?;
                 sleep(SETTLE).await;
@@ -148,6 +159,28 @@ fn announce(ports: &[PortReport], ib: &[String], options: &Options, json: bool) 
         "forwarding; look at it with: bpftool map dump pinned {}/v1/maps/counters",
         options.pin_root.display()
     ));
+}
+
+/// Says that accelerating is held, and by what, or that it goes on.
+fn held(obstacles: &[Obstacle], json: bool) {
+    if json {
+        let object = |o: &Obstacle| json!({ "kind": o.word(), "text": o.to_string() });
+        let objects: Vec<_> = obstacles.iter().map(object).collect();
+        let event = if objects.is_empty() {
+            "resumed"
+        } else {
+            "held"
+        };
+        say(json!({ "v": VERSION, "event": event, "obstacles": objects }));
+    } else if obstacles.is_empty() {
+        say("forwarding again");
+    } else {
+        for obstacle in obstacles {
+            warn(format!(
+                "the kernel forwards alone while this lasts: {obstacle}"
+            ));
+        }
+    }
 }
 
 fn lost_ports(before: &[PortReport], now: &[PortReport]) {

@@ -13,11 +13,11 @@ pub use error::Error;
 pub use maps::Maps;
 pub use object::{OBJECT, ingress, load};
 
-use crate::host::{self, ForeignProgram, Link};
+use crate::host::{self, ForeignProgram, Link, Obstacle};
 use aya::Ebpf;
 use aya::programs::ProgramInfo;
 use aya::programs::tc::SchedClassifierLink;
-use ipoib_ebpf::tables::{MAX_PORTS, Port, PortCounters, names};
+use ipoib_ebpf::tables::{Host, MAX_PORTS, Port, PortCounters, names};
 use ipoib_ebpf::wire::link::LinkLayer;
 use object::chain;
 use pins::Pins;
@@ -72,6 +72,8 @@ struct Attached {
 /// that is there.
 pub struct Datapath {
     ports: Vec<Attached>,
+    /// What holds accelerating at present.
+    obstacles: Vec<Obstacle>,
     maps: Maps,
     _ebpf: Ebpf,
     _pins: Pins,
@@ -107,6 +109,7 @@ impl Datapath {
         let maps = Maps::of(&mut ebpf)?;
         let mut datapath = Datapath {
             ports: Vec::new(),
+            obstacles: Vec::new(),
             maps,
             _ebpf: ebpf,
             _pins: pins,
@@ -162,8 +165,25 @@ impl Datapath {
         Ok(())
     }
 
+    /// Looks whether something has come up that packets would pass by, and holds accelerating for
+    /// as long as it is there. `Some` where the answer has changed: what holds it now, or nothing.
+    pub fn watch(&mut self) -> Result<Option<&[Obstacle]>, Error> {
+        let links: Vec<Link> = self.ports.iter().map(|port| port.link.clone()).collect();
+        let obstacles = host::obstacles(&links)?;
+        if obstacles == self.obstacles {
+            return Ok(None);
+        }
+        self.obstacles = obstacles;
+        self.refresh_host()?;
+        Ok(Some(&self.obstacles))
+    }
+
     fn refresh_host(&mut self) -> Result<(), Error> {
-        self.maps.set_host(host::host_row()?)?;
+        let held = u32::from(!self.obstacles.is_empty());
+        self.maps.set_host(Host {
+            held,
+            ..host::host_row()?
+        })?;
         self.maps.set_addresses(host::local_addresses()?)
     }
 

@@ -29,11 +29,12 @@ pub use sysctl::rp_filter;
 
 use ipoib_ebpf::tables::Host;
 
-/// The facts of the host that every packet needs.
+/// The facts of the host that every packet needs; whether accelerating is held is not among them.
 pub fn host_row() -> Result<Host, Error> {
     Ok(Host {
         smallest_route_mtu: routes::smallest_mtu()?,
         ipv6_forwarding: sysctl::ipv6_forwarding()? as u32,
         update_priority: sysctl::update_priority()? as u32,
+        held: 0,
     })
 }
