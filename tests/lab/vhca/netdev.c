@@ -30,13 +30,25 @@ struct enhanced {
 	struct ib_qp *qp;
 	u16 pkey_index;
 	struct buf rx[RING], tx[RING];
-	atomic_t tx_used;
+	atomic_t tx_used, posted;	/* posted: of both rings */
+	wait_queue_head_t idle;
 	u32 tx_next;
 };
 
 static struct enhanced *to_enhanced(struct net_device *dev)
 {
 	return netdev_priv(dev);
+}
+
+static void posted(struct enhanced *e)
+{
+	atomic_inc(&e->posted);
+}
+
+static void done(struct enhanced *e)
+{
+	if (atomic_dec_and_test(&e->posted))
+		wake_up(&e->idle);
 }
 
 static int post_rx(struct enhanced *e, struct buf *b)
@@ -47,13 +59,20 @@ static int post_rx(struct enhanced *e, struct buf *b)
 	struct ib_recv_wr wr = {
 		.wr_cqe = &b->cqe, .sg_list = &sge, .num_sge = 1,
 	};
+	int ret;
 
 	b->skb = dev_alloc_skb(BUF + PSEUDO_HLEN);
 	if (!b->skb)
 		return -ENOMEM;
-	/* the pseudo header will lie over the end of the GRH */
 	sge.addr = (uintptr_t)b->skb->data;
-	return ib_post_recv(e->qp, &wr, NULL);
+	posted(e);
+	ret = ib_post_recv(e->qp, &wr, NULL);
+	if (ret) {
+		done(e);
+		dev_kfree_skb_any(b->skb);
+		b->skb = NULL;
+	}
+	return ret;
 }
 
 static u8 packet_type(const struct net_device *dev, const struct sk_buff *skb,
@@ -79,6 +98,7 @@ static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
 		skb->pkt_type = packet_type(dev, skb, wc);
 		skb_pull(skb, IB_GRH_BYTES);
 		skb->protocol = *(__be16 *)skb->data;
+		/* over the end of the GRH */
 		memset(skb_push(skb, PSEUDO_HLEN), 0, PSEUDO_HLEN);
 		skb_reset_mac_header(skb);
 		skb_pull(skb, PSEUDO_HLEN + IPOIB_HLEN);
@@ -90,6 +110,7 @@ static void rx_done(struct ib_cq *cq, struct ib_wc *wc)
 	}
 	if (wc->status == IB_WC_SUCCESS && post_rx(to_enhanced(dev), b))
 		dev->stats.rx_missed_errors++;
+	done(to_enhanced(dev));
 }
 
 static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
@@ -105,6 +126,7 @@ static void tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	b->skb = NULL;
 	atomic_dec(&to_enhanced(dev)->tx_used);
 	netif_wake_queue(dev);
+	done(to_enhanced(dev));
 }
 
 /* ib_ipoib calls this from ndo_start_xmit: one at a time. */
@@ -129,10 +151,12 @@ static int send(struct net_device *dev, struct sk_buff *skb, struct ib_ah *ah,
 	if (atomic_inc_return(&e->tx_used) == RING)
 		netif_stop_queue(dev);
 	e->tx_next++;
+	posted(e);
 	if (!ib_post_send(e->qp, &wr.wr, NULL))
 		return 0;
 	e->tx_next--;
 	atomic_dec(&e->tx_used);
+	done(e);
 	b->skb = NULL;
 drop:
 	dev->stats.tx_dropped++;
@@ -215,10 +239,12 @@ static void ndo_uninit(struct net_device *dev)
 
 static int ndo_stop(struct net_device *dev)
 {
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 	struct enhanced *e = to_enhanced(dev);
 
-	ib_drain_qp(e->qp);
+	ib_modify_qp(e->qp, &attr, IB_QP_STATE);
+	wait_event(e->idle, !atomic_read(&e->posted));
+	attr.qp_state = IB_QPS_RESET;
 	return ib_modify_qp(e->qp, &attr, IB_QP_STATE);
 }
 
@@ -272,6 +298,7 @@ static int setup(struct ib_device *hca, u32 port, struct net_device *dev,
 	e->rn.set_id = set_id;
 	e->rn.hca = hca;
 	e->rn.port_num = port;
+	init_waitqueue_head(&e->idle);
 	for (i = 0; i < RING; i++) {
 		e->rx[i].dev = dev;
 		e->rx[i].cqe.done = rx_done;
