@@ -1,5 +1,4 @@
-//! The system's programs that a verb needs: iproute2, nftables and tcpdump through apt-get, and a
-//! bpftool that knows tcx links, which may have to come from a newer release than the machine's.
+//! The system's programs that a verb needs: iproute2 and the like through apt-get, and a bpftool that knows tcx links, which may have to come from a newer release than the machine's.
 
 use std::env;
 use std::ffi::OsString;
@@ -40,6 +39,7 @@ impl Verb {
                 ("ip", "iproute2"),
                 ("nft", "nftables"),
                 ("tcpdump", "tcpdump"),
+                ("iptables-legacy", "iptables"),
             ],
             Self::FreshMachine => &[("debootstrap", "debootstrap"), ("git", "git")],
         }
