@@ -1,4 +1,5 @@
-//! The system's programs that a verb needs: iproute2 and the like through apt-get, and a bpftool that knows tcx links, which may have to come from a newer release than the machine's.
+//! The system's programs that a verb needs: iproute2 and the like through apt-get, and a bpftool
+//! that knows tcx links, which may have to come from a newer release than the machine's.
 
 use std::env;
 use std::ffi::OsString;
