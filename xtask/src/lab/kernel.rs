@@ -36,8 +36,6 @@ const KEPT_NET: [&str; 2] = ["bonding", "vxlan"];
 /// An unpacked kernel.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// As asked for, such as `6.1`.
-    pub version: String,
     /// As `uname -r` says it.
     pub release: String,
     /// Everything of this kernel.
@@ -54,7 +52,6 @@ impl Kernel {
         let mark = folder.join("release");
         if let Ok(release) = fs::read_to_string(&mark) {
             return Ok(Self {
-                version: version.to_owned(),
                 release: release.trim().to_owned(),
                 folder,
             });
@@ -64,7 +61,6 @@ impl Kernel {
         fs::write(&mark, format!("{release}\n"))
             .with_context(|| format!("cannot write {}", mark.display()))?;
         Ok(Self {
-            version: version.to_owned(),
             release,
             folder,
         })

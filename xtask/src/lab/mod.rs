@@ -27,7 +27,7 @@ mod vm;
 use kernel::Kernel;
 use vm::Vm;
 
-pub use suite::{SuiteArgs, suite};
+pub use suite::suite;
 
 /// Words that mean `ipoib WORD` and not a program of the host.
 const VERBS: [&str; 20] = [
@@ -62,6 +62,17 @@ pub struct VmArgs {
     /// Seconds after which a guest that has not ended is ended [default: 600; a shell: never]
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
+}
+
+impl Default for VmArgs {
+    fn default() -> Self {
+        Self {
+            memory: 1024,
+            cpus: 2,
+            vhca: String::new(),
+            limit: None,
+        }
+    }
 }
 
 /// What to run in the lab.
