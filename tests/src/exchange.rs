@@ -67,7 +67,9 @@ pub fn is_ip(layer: LinkLayer, frame: &[u8]) -> bool {
     let byte = |offset: usize| frame.get(packet + offset).copied().unwrap_or_default();
     match frame.get(at..at + 2) {
         Some([8, 0]) => byte(16) < 224,
-        Some([0x86, 0xdd]) => byte(24) != 0xff && !(byte(6) == 58 && (133..=137).contains(&byte(40))),
+        Some([0x86, 0xdd]) => {
+            byte(24) != 0xff && !(byte(6) == 58 && (133..=137).contains(&byte(40)))
+        }
         _ => false,
     }
 }
@@ -141,7 +143,9 @@ pub fn announced_mtu(packet: &[u8], v4: bool) -> u32 {
 /// A payload in which no two places look alike.
 fn payload(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    std::iter::repeat_with(|| random.u8(..)).take(bytes).collect()
+    std::iter::repeat_with(|| random.u8(..))
+        .take(bytes)
+        .collect()
 }
 
 fn hash(data: &[u8]) -> u64 {

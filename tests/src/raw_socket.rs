@@ -71,11 +71,7 @@ impl RawSocket {
     }
 
     /// The next frame that this host sent, as the device got it.
-    pub fn sent(
-        &self,
-        patience: Duration,
-        wanted: impl FnMut(&[u8]) -> bool,
-    ) -> Option<Vec<u8>> {
+    pub fn sent(&self, patience: Duration, wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         self.next(patience, true, wanted)
     }
 

@@ -147,7 +147,9 @@ fn a_hop_limit_of_two_leaves_as_one_and_of_one_is_answered_by_the_kernel() {
             };
             let (socket, receiver) = (gateway.socket(from), gateway.socket(from.other()));
             socket.send(&to_gateway(&gateway, from, ethertype(v4), &one.bytes()));
-            let answer = socket.receive(PATIENCE, is_ip_frame).expect("no time exceeded");
+            let answer = socket
+                .receive(PATIENCE, is_ip_frame)
+                .expect("no time exceeded");
             let (kind, source, quoted) = icmp_error(&answer[14..], v4);
             assert_eq!(kind, if v4 { (11, 0) } else { (3, 0) });
             assert_eq!(source, from.gateway_address(v4));
@@ -176,7 +178,12 @@ fn too_big_is_answered_with_the_right_mtu() {
             let mut packet = udp(Side::Fabric, v4, size, 3);
             packet.fragment = 0x4000;
             let socket = gateway.socket(Side::Fabric);
-            socket.send(&to_gateway(&gateway, Side::Fabric, ethertype(v4), &packet.bytes()));
+            socket.send(&to_gateway(
+                &gateway,
+                Side::Fabric,
+                ethertype(v4),
+                &packet.bytes(),
+            ));
             let answer = socket.receive(PATIENCE, is_ip_frame).expect("no answer");
             let (kind, source, quoted) = icmp_error(&answer[14..], v4);
             assert_eq!(kind, if v4 { (3, 4) } else { (2, 0) });
@@ -199,8 +206,12 @@ fn an_oversize_packet_that_may_be_fragmented_arrives_in_fragments() {
     gateway
         .socket(Side::Fabric)
         .send(&to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes()));
-    let first = receiver.receive(PATIENCE, is_ip_frame).expect("first fragment");
-    let second = receiver.receive(PATIENCE, is_ip_frame).expect("second fragment");
+    let first = receiver
+        .receive(PATIENCE, is_ip_frame)
+        .expect("first fragment");
+    let second = receiver
+        .receive(PATIENCE, is_ip_frame)
+        .expect("second fragment");
     assert!(first.len() <= 14 + ETHERNET_MTU as usize);
     assert_eq!(first[14 + 8], 63);
     let payload = [&first[34..], &second[34..]].concat();
@@ -546,9 +557,12 @@ fn rp_filter_is_honoured() {
         Ip::udp(source, Side::Ethernet.address(true), (1, 2), &[8; 20])
     };
     let send = |packet: &Ip| {
-        gateway
-            .socket(Side::Fabric)
-            .send(&to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes()));
+        gateway.socket(Side::Fabric).send(&to_gateway(
+            &gateway,
+            Side::Fabric,
+            0x0800,
+            &packet.bytes(),
+        ));
     };
     let forwarded_here = |datapath: &Datapath| counters(datapath, "ib0").forwarded_ipv4.packets;
     // Reached through the other port, and not at all.
@@ -614,7 +628,8 @@ fn forwarding_that_is_switched_off_is_off() {
         let up = handed_up(&datapath, "ib0", Reason::ForwardingOff).packets;
         let receiver = gateway.socket(Side::Ethernet);
         let packet = udp(Side::Fabric, v4, 20, 2);
-        gateway.socket(Side::Fabric).send(&to_gateway(&gateway, 
+        gateway.socket(Side::Fabric).send(&to_gateway(
+            &gateway,
             Side::Fabric,
             ethertype(v4),
             &packet.bytes(),

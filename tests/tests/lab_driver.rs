@@ -11,14 +11,23 @@ use ipoib_user::netns::Namespace;
 fn mtu(namespace: &Namespace, name: &str) -> u32 {
     let text = namespace.ip(&["link", "show", name]).unwrap();
     let mut words = text.split_whitespace().skip_while(|word| *word != "mtu");
-    words.nth(1).and_then(|mtu| mtu.parse().ok()).expect("an MTU")
+    words
+        .nth(1)
+        .and_then(|mtu| mtu.parse().ok())
+        .expect("an MTU")
 }
 
 /// Whether a ping that fills `size` bytes of IP packet and must not be fragmented is answered.
 fn ping(gateway: &Gateway, size: u32) -> bool {
-    gateway.fabric.sysctl("net.ipv4.ping_group_range", "0 0").unwrap();
+    gateway
+        .fabric
+        .sysctl("net.ipv4.ping_group_range", "0 0")
+        .unwrap();
     let address = Side::Fabric.gateway_address(true).to_string();
-    let answered = gateway.fabric.run(|| echo(&address, size as usize - 28)).unwrap();
+    let answered = gateway
+        .fabric
+        .run(|| echo(&address, size as usize - 28))
+        .unwrap();
     answered.is_ok()
 }
 
@@ -65,10 +74,7 @@ fn echo(address: &str, size: usize) -> std::io::Result<()> {
 #[test]
 fn ports_have_link_type_32_and_20_byte_addresses_with_their_ports_guid() {
     let (_lab, gateway) = Lab::gateway(Setup::default());
-    let kind = gateway
-        .gateway
-        .ip(&["link", "show", "ib0"])
-        .unwrap();
+    let kind = gateway.gateway.ip(&["link", "show", "ib0"]).unwrap();
     assert!(kind.contains("link/infiniband"), "{kind}");
     let address = gateway.port_lladdr(Side::Fabric);
     assert_eq!(address.len(), 20);
@@ -88,7 +94,11 @@ fn datagram_mode_carries_its_mtu_to_the_byte() {
             ..Setup::default()
         });
         for namespace in [&gateway.gateway, &gateway.fabric] {
-            let name = if std::ptr::eq(namespace, &gateway.gateway) { "ib0" } else { "ib1" };
+            let name = if std::ptr::eq(namespace, &gateway.gateway) {
+                "ib0"
+            } else {
+                "ib1"
+            };
             assert_eq!(mtu(namespace, name), size, "{vhca}");
         }
         assert!(ping(&gateway, size), "{size}");
@@ -116,7 +126,10 @@ fn neighbours_are_resolved_to_20_byte_addresses() {
     gateway.neighbours(Side::Fabric, "del");
     assert!(ping(&gateway, 100));
     let address = Side::Fabric.address(true).to_string();
-    let text = gateway.gateway.ip(&["neighbour", "show", &address]).unwrap();
+    let text = gateway
+        .gateway
+        .ip(&["neighbour", "show", &address])
+        .unwrap();
     let lladdr = gateway.host_lladdr(Side::Fabric);
     let lladdr: Vec<_> = lladdr.iter().map(|b| format!("{b:02x}")).collect();
     assert!(text.contains(&lladdr.join(":")), "{text}");
@@ -165,7 +178,10 @@ fn a_child_of_another_partition_has_its_p_key_in_its_broadcast_address() {
         ..Setup::default()
     });
     let text = gateway.gateway.ip(&["-d", "link", "show", "ib0"]).unwrap();
-    assert!(text.contains("pkey  0x8001") || text.contains("pkey 0x8001"), "{text}");
+    assert!(
+        text.contains("pkey  0x8001") || text.contains("pkey 0x8001"),
+        "{text}"
+    );
     assert!(text.contains("brd 00:ff:ff:ff:ff:12:40:1b:80:01"), "{text}");
     assert!(running(&gateway.gateway, "ib0"));
     assert!(ping(&gateway, 2044));

@@ -60,10 +60,7 @@ impl Kernel {
             .with_context(|| format!("kernel {version}: cannot be had"))?;
         fs::write(&mark, format!("{release}\n"))
             .with_context(|| format!("cannot write {}", mark.display()))?;
-        Ok(Self {
-            release,
-            folder,
-        })
+        Ok(Self { release, folder })
     }
 
     /// Where the packages are unpacked.

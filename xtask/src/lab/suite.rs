@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::{Job, Lab, VmArgs};
 use crate::build::{self, Options};
@@ -120,7 +120,10 @@ fn executables(messages: &str) -> Vec<PathBuf> {
 /// Runs them all, whatever the first ones' outcome.
 fn script(programs: &[PathBuf], filter: Option<&str>, args: &[OsString]) -> String {
     let mut text = String::from("failed=0\n");
-    let mut words: Vec<String> = filter.iter().map(|word| super::quote(word.as_ref())).collect();
+    let mut words: Vec<String> = filter
+        .iter()
+        .map(|word| super::quote(word.as_ref()))
+        .collect();
     let args = args.iter().skip_while(|arg| *arg == "--");
     words.extend(args.map(|arg| super::quote(arg)));
     for program in programs {
