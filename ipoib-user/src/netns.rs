@@ -97,21 +97,22 @@ pub fn name(purpose: &str, role: &str) -> String {
     format!("ipoib-{purpose}-{}-{role}", std::process::id())
 }
 
-/// A named network namespace, its loopback up. Dropping it removes the name; the kernel frees the
-/// namespace when the last thread and socket in it are gone.
+/// A named network namespace. Dropping one that was created here removes its name; the kernel frees
+/// the namespace when the last thread and socket in it are gone.
 #[derive(Debug)]
 pub struct Namespace {
     // The order matters: the name goes while the locks are still held.
-    mount: Mount,
+    _made: Option<Mount>,
     file: File,
     // Held only for its lock: the file under the mount is what a process sees whose mount
     // namespace does not share ours.
-    _placeholder: File,
+    _placeholder: Option<File>,
     name: String,
+    path: PathBuf,
 }
 
 impl Namespace {
-    /// Makes a namespace. `name` must not exist; [`name()`] builds one that can't.
+    /// Makes a namespace, its loopback up. `name` must not exist; [`name()`] builds one that can't.
     pub fn create(name: &str) -> Result<Namespace, Error> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
             return Err(Error::BadName {
@@ -133,27 +134,41 @@ impl Namespace {
                 },
                 _ => system_error(name, "creating its file", e),
             })?;
-        let mount = Mount { path };
+        let mount = Mount { path: path.clone() };
         placeholder
             .try_lock()
             .map_err(|e| system("locking its file")(e.into()))?;
         in_thread(|| -> Result<(), Error> {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|e| system("making it")(e.into()))?;
-            bind(Path::new("/proc/thread-self/ns/net"), &mount.path)
+            bind(Path::new("/proc/thread-self/ns/net"), &path)
                 .map_err(|e| system("giving it a name")(e.into()))
         })
         .map_err(system("starting a thread"))??;
-        let file = File::open(&mount.path).map_err(system("opening it"))?;
+        let file = File::open(&path).map_err(system("opening it"))?;
         file.try_lock()
             .map_err(|e| system("locking it")(e.into()))?;
         let namespace = Namespace {
-            mount,
+            _made: Some(mount),
             file,
-            _placeholder: placeholder,
+            _placeholder: Some(placeholder),
             name: name.to_owned(),
+            path,
         };
         namespace.ip(&["link", "set", "lo", "up"])?;
         Ok(namespace)
+    }
+
+    /// Takes one that somebody else made and that outlives its guard.
+    pub fn open(name: &str) -> Result<Namespace, Error> {
+        let path = Path::new(DIRECTORY).join(name);
+        let file = File::open(&path).map_err(|e| system_error(name, "opening it", e))?;
+        Ok(Namespace {
+            _made: None,
+            file,
+            _placeholder: None,
+            name: name.to_owned(),
+            path,
+        })
     }
 
     /// Its name, for `ip netns exec`.
@@ -163,7 +178,7 @@ impl Namespace {
 
     /// The file that stands for it.
     pub fn path(&self) -> &Path {
-        &self.mount.path
+        &self.path
     }
 
     /// Moves the calling thread into the namespace, for as long as the thread lives. Sockets stay

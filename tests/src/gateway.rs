@@ -1,6 +1,6 @@
 //! A gateway between two hosts: three namespaces, two veth pairs, the datapath on the gateway's two
-//! ports. The fabric side's veth is named ib0 and Ethernet-framed: a real IPoIB device is the VM
-//! lab's.
+//! ports. The fabric side's veth is named ib0 and Ethernet-framed; in the VM lab it is a real IPoIB
+//! device (see [`crate::lab`]).
 //!
 //! ```text
 //! fabric host        gateway               Ethernet host
@@ -12,6 +12,7 @@
 use crate::raw_socket::RawSocket;
 use ipoib_ebpf::tables::{Counter, PortCounters};
 use ipoib_ebpf::verdict::Reason;
+use ipoib_ebpf::wire::link::LinkLayer;
 use ipoib_user::datapath::{Datapath, Options, Order};
 use ipoib_user::netns::{self, Namespace, VethEnd};
 use nix::net::if_::if_nametoindex;
@@ -40,6 +41,20 @@ pub const ETHERNET_MTU: u32 = 1500;
 /// How long a packet may take through a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What connects the fabric host with the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricLink {
+    /// A veth pair, Ethernet-framed.
+    Veth,
+    /// Two devices of the IPoIB driver (see [`crate::lab`]), with their link-layer addresses.
+    Ipoib {
+        /// The gateway's.
+        port: [u8; 20],
+        /// The host's.
+        host: [u8; 20],
+    },
+}
+
 /// The three namespaces.
 #[derive(Debug)]
 pub struct Gateway {
@@ -49,6 +64,8 @@ pub struct Gateway {
     pub gateway: Namespace,
     /// The Ethernet host.
     pub ethernet: Namespace,
+    /// The fabric side's link.
+    pub link: FabricLink,
     pin_root: PathBuf,
 }
 
@@ -134,6 +151,16 @@ impl Side {
 impl Gateway {
     /// Builds the namespaces, with permanent neighbours everywhere, and no datapath yet.
     pub fn build() -> Self {
+        let this = Self::namespaces(FabricLink::Veth);
+        for side in [Side::Fabric, Side::Ethernet] {
+            this.wire(side);
+            this.address(side);
+        }
+        this
+    }
+
+    /// Makes the namespaces, with nothing between them.
+    pub fn namespaces(link: FabricLink) -> Self {
         let name = unique();
         let make = |role: &str| {
             Namespace::create(&netns::name("test", &format!("{name}-{role}")))
@@ -147,19 +174,21 @@ impl Gateway {
             fabric: make("fabric"),
             gateway: make("gateway"),
             ethernet: make("ethernet"),
+            link,
             pin_root,
         };
         for namespace in [&this.fabric, &this.gateway, &this.ethernet] {
             for key in [
                 "net.ipv6.conf.default.accept_dad",
                 "net.ipv6.conf.all.accept_dad",
+                // Packets that the hosts send by themselves would disturb exact counters.
+                "net.ipv6.conf.default.router_solicitations",
+                // A strict default would be inherited from the host.
+                "net.ipv4.conf.all.rp_filter",
+                "net.ipv4.conf.default.rp_filter",
             ] {
                 namespace.sysctl(key, "0").unwrap();
             }
-            // Packets that the hosts send by themselves would disturb exact counters.
-            namespace
-                .sysctl("net.ipv6.conf.default.router_solicitations", "0")
-                .unwrap();
         }
         for host in [&this.fabric, &this.ethernet] {
             // Answers to what the tests send would disturb exact counters.
@@ -185,61 +214,101 @@ impl Gateway {
         ] {
             this.gateway.sysctl(key, "1").unwrap();
         }
-        for side in [Side::Fabric, Side::Ethernet] {
-            let mtu = Some(match side {
-                Side::Fabric => FABRIC_MTU,
-                Side::Ethernet => ETHERNET_MTU,
-            });
-            let end = |namespace, name, mac| VethEnd {
-                namespace,
-                name,
-                mac: Some(mac),
-                mtu,
-            };
-            let host = this.host(side);
-            netns::veth(
-                &end(host, side.interface(), side.mac()),
-                &end(&this.gateway, side.port(), side.port_mac()),
-            )
-            .unwrap();
-            for v4 in [true, false] {
-                let length = if v4 { 24 } else { 64 };
-                let add = |namespace: &Namespace, address: IpAddr, device: &str| {
-                    let address = format!("{address}/{length}");
-                    namespace
-                        .ip(&["address", "add", &address, "dev", device])
-                        .unwrap();
-                };
-                add(host, side.address(v4), side.interface());
-                add(&this.gateway, side.gateway_address(v4), side.port());
-                let gateway = side.gateway_address(v4).to_string();
-                host.ip(&["route", "add", "default", "via", &gateway])
+        this
+    }
+
+    /// Lays a veth pair between the gateway and the host of a side.
+    pub fn wire(&self, side: Side) {
+        let mtu = Some(match side {
+            Side::Fabric => FABRIC_MTU,
+            Side::Ethernet => ETHERNET_MTU,
+        });
+        let end = |namespace, name, mac| VethEnd {
+            namespace,
+            name,
+            mac: Some(mac),
+            mtu,
+        };
+        netns::veth(
+            &end(self.host(side), side.interface(), side.mac()),
+            &end(&self.gateway, side.port(), side.port_mac()),
+        )
+        .unwrap();
+    }
+
+    /// Gives both ends of a side their addresses, routes and permanent neighbours.
+    pub fn address(&self, side: Side) {
+        let host = self.host(side);
+        for v4 in [true, false] {
+            let length = if v4 { 24 } else { 64 };
+            let add = |namespace: &Namespace, address: IpAddr, device: &str| {
+                let address = format!("{address}/{length}");
+                namespace
+                    .ip(&["address", "add", &address, "dev", device])
                     .unwrap();
-                let neighbour = |namespace: &Namespace, address: IpAddr, mac: [u8; 6], device| {
-                    let mac = mac.map(|b| format!("{b:02x}")).join(":");
-                    let address = address.to_string();
-                    namespace
-                        .ip(&[
-                            "neighbour",
-                            "replace",
-                            &address,
-                            "lladdr",
-                            &mac,
-                            "dev",
-                            device,
-                        ])
-                        .unwrap();
-                };
-                neighbour(
-                    host,
+            };
+            add(host, side.address(v4), side.interface());
+            add(&self.gateway, side.gateway_address(v4), side.port());
+            let gateway = side.gateway_address(v4).to_string();
+            host.ip(&["route", "add", "default", "via", &gateway])
+                .unwrap();
+        }
+        self.neighbours(side, "replace");
+    }
+
+    /// `ip neighbour VERB` for all that a side's ends know of each other: `replace` makes permanent
+    /// entries, `del` leaves it to the kernel to resolve.
+    pub fn neighbours(&self, side: Side, verb: &str) {
+        for v4 in [true, false] {
+            let ends = [
+                (
+                    self.host(side),
                     side.gateway_address(v4),
-                    side.port_mac(),
+                    self.port_lladdr(side),
                     side.interface(),
-                );
-                neighbour(&this.gateway, side.address(v4), side.mac(), side.port());
+                ),
+                (
+                    &self.gateway,
+                    side.address(v4),
+                    self.host_lladdr(side),
+                    side.port(),
+                ),
+            ];
+            for (namespace, address, lladdr, device) in ends {
+                let address = address.to_string();
+                let lladdr: Vec<_> = lladdr.iter().map(|b| format!("{b:02x}")).collect();
+                let lladdr = lladdr.join(":");
+                let mut arguments = vec!["neighbour", verb, &address, "dev", device];
+                if verb == "replace" {
+                    arguments.extend(["lladdr", &lladdr]);
+                }
+                namespace.ip(&arguments).unwrap();
             }
         }
-        this
+    }
+
+    /// The framing of a side.
+    pub fn layer(&self, side: Side) -> LinkLayer {
+        match (side, self.link) {
+            (Side::Fabric, FabricLink::Ipoib { .. }) => LinkLayer::Ipoib,
+            _ => LinkLayer::Ethernet,
+        }
+    }
+
+    /// The link-layer address of the gateway's port, 6 or 20 bytes.
+    pub fn port_lladdr(&self, side: Side) -> Vec<u8> {
+        match (side, self.link) {
+            (Side::Fabric, FabricLink::Ipoib { port, .. }) => port.into(),
+            _ => side.port_mac().into(),
+        }
+    }
+
+    /// The link-layer address of the host's interface.
+    pub fn host_lladdr(&self, side: Side) -> Vec<u8> {
+        match (side, self.link) {
+            (Side::Fabric, FabricLink::Ipoib { host, .. }) => host.into(),
+            _ => side.mac().into(),
+        }
     }
 
     /// The options of a datapath on both ports.
@@ -254,13 +323,17 @@ impl Gateway {
     /// Builds the namespaces and starts the datapath.
     pub fn start() -> (Self, Datapath) {
         let this = Self::build();
-        let options = this.options();
-        let datapath = this
-            .gateway
+        let datapath = this.datapath();
+        (this, datapath)
+    }
+
+    /// Starts the datapath on both ports.
+    pub fn datapath(&self) -> Datapath {
+        let options = self.options();
+        self.gateway
             .run(|| Datapath::start(&options))
             .unwrap()
-            .unwrap_or_else(|error| panic!("{error}"));
-        (this, datapath)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The host of a side.

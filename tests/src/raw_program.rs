@@ -60,16 +60,7 @@ impl Witness {
             instruction(0xb7, 0, 0, 0, -1),              // r0 = TC_ACT_UNSPEC
             instruction(0x95, 0, 0, 0, 0),               // exit
         ];
-        let license = c"GPL";
-        let mut attributes = [0u32; 16];
-        attributes[0] = PROG_TYPE_SCHED_CLS;
-        attributes[1] = instructions.len() as u32;
-        attributes[2..4].copy_from_slice(&split(instructions.as_ptr() as u64));
-        attributes[4..6].copy_from_slice(&split(license.as_ptr() as u64));
-        // prog_name
-        attributes[12..14]
-            .copy_from_slice(&[u32::from_ne_bytes(*b"witn"), u32::from_ne_bytes(*b"ess\0")]);
-        let program = bpf(PROG_LOAD, &mut attributes)?;
+        let program = load_program(PROG_TYPE_SCHED_CLS, &instructions)?;
         Ok(Witness {
             map,
             program,
@@ -132,6 +123,19 @@ fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
         | u64::from(immediate as u32) << 32
 }
 
+fn load_program(kind: u32, instructions: &[u64]) -> io::Result<OwnedFd> {
+    let license = c"GPL";
+    let mut attributes = [0u32; 16];
+    attributes[0] = kind;
+    attributes[1] = instructions.len() as u32;
+    attributes[2..4].copy_from_slice(&split(instructions.as_ptr() as u64));
+    attributes[4..6].copy_from_slice(&split(license.as_ptr() as u64));
+    // prog_name
+    attributes[12..14]
+        .copy_from_slice(&[u32::from_ne_bytes(*b"witn"), u32::from_ne_bytes(*b"ess\0")]);
+    bpf(PROG_LOAD, &mut attributes)
+}
+
 fn split(pointer: u64) -> [u32; 2] {
     [pointer as u32, (pointer >> 32) as u32]
 }
@@ -153,4 +157,26 @@ fn bpf(command: libc::c_long, attributes: &mut [u32; 16]) -> io::Result<OwnedFd>
     }
     // SAFETY: the kernel just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+const XDP: u32 = 37;
+const PROG_TYPE_XDP: u32 = 6;
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of `linux/if_link.h`.
+const SKB_MODE: u32 = 1 << 1;
+const DRV_MODE: u32 = 1 << 2;
+
+/// Attaches an XDP program that passes everything, by the driver or by the kernel's generic way,
+/// until the descriptor is dropped. The interface is one of the calling thread's namespace.
+pub fn attach_xdp(ifindex: u32, native: bool) -> io::Result<OwnedFd> {
+    let instructions: [u64; 2] = [
+        instruction(0xb7, 0, 0, 0, 2), // r0 = XDP_PASS
+        instruction(0x95, 0, 0, 0, 0), // exit
+    ];
+    let program = load_program(PROG_TYPE_XDP, &instructions)?;
+    let mut attributes = [0u32; 16];
+    attributes[0] = program.as_raw_fd() as u32;
+    attributes[1] = ifindex;
+    attributes[2] = XDP;
+    attributes[3] = if native { DRV_MODE } else { SKB_MODE };
+    bpf(LINK_CREATE, &mut attributes)
 }

@@ -65,6 +65,20 @@ impl RawSocket {
     pub fn receive(
         &self,
         patience: Duration,
+        wanted: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        self.next(patience, false, wanted)
+    }
+
+    /// The next frame that this host sent, as the device got it.
+    pub fn sent(&self, patience: Duration, wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
+        self.next(patience, true, wanted)
+    }
+
+    fn next(
+        &self,
+        patience: Duration,
+        sent: bool,
         mut wanted: impl FnMut(&[u8]) -> bool,
     ) -> Option<Vec<u8>> {
         let deadline = Instant::now() + patience;
@@ -98,7 +112,7 @@ impl RawSocket {
                 return None;
             };
             buffer.truncate(received);
-            if from.sll_pkttype != PACKET_OUTGOING && wanted(&buffer) {
+            if (from.sll_pkttype == PACKET_OUTGOING) == sent && wanted(&buffer) {
                 return Some(buffer);
             }
         }

@@ -3,71 +3,17 @@
 
 use ipoib_ebpf::verdict::Reason;
 use ipoib_ebpf::wire::link::LinkLayer;
+use ipoib_tests::exchange::{
+    SIDES, announced_mtu, ethertype, expect_egress, forwarded, hex, icmp_error, is_ip, to_gateway,
+    udp,
+};
 use ipoib_tests::gateway::{
     ETHERNET_MTU, FABRIC_MTU, Gateway, PATIENCE, Side, counters, eventually, handed_up, snmp,
 };
-use ipoib_tests::packets::{Ip, checksum, link_header, transport_checksum};
+use ipoib_tests::packets::{Ip, checksum, transport_checksum};
 use ipoib_tests::raw_program::Witness;
 use ipoib_user::datapath::Datapath;
-use std::net::IpAddr;
 use std::time::Duration;
-
-const SIDES: [Side; 2] = [Side::Fabric, Side::Ethernet];
-
-fn ethertype(v4: bool) -> u16 {
-    if v4 { 0x0800 } else { 0x86dd }
-}
-
-/// A frame to the gateway's port of a side.
-fn to_gateway(side: Side, ethertype: u16, packet: &[u8]) -> Vec<u8> {
-    let mut frame = link_header(LinkLayer::Ethernet, side.port_mac(), ethertype);
-    frame.extend(packet);
-    frame
-}
-
-/// UDP between the hosts with a payload of `size` bytes that carries `tag` where it has room.
-fn udp(from: Side, v4: bool, size: usize, tag: u8) -> Ip {
-    let data: Vec<u8> = (0..size)
-        .map(|i| (i as u8).wrapping_mul(31) ^ tag)
-        .collect();
-    Ip::udp(
-        from.address(v4),
-        from.other().address(v4),
-        (4000, 5000 + u16::from(tag)),
-        &data,
-    )
-}
-
-/// What a router must make of a packet: everything as it was but hop limit and header checksum.
-fn forwarded(mut packet: Ip) -> Vec<u8> {
-    packet.hop_limit -= 1;
-    packet.bytes()
-}
-
-/// Sends a frame from one host and expects exactly `wanted` to arrive at the other, framed by the
-/// gateway's port.
-fn expect_egress(gateway: &Gateway, from: Side, frame: &[u8], v4: bool, wanted: &[u8]) {
-    let receiver = gateway.socket(from.other());
-    gateway.socket(from).send(frame);
-    let arrived = receiver
-        .receive(PATIENCE, is_ip)
-        .expect("nothing left the gateway");
-    let mut expected = Vec::new();
-    expected.extend(from.other().mac());
-    expected.extend(from.other().port_mac());
-    expected.extend(ethertype(v4).to_be_bytes());
-    expected.extend(wanted);
-    assert_eq!(hex(&arrived), hex(&expected));
-}
-
-/// IP to one host: neighbour discovery and group reports go to many.
-fn is_ip(frame: &[u8]) -> bool {
-    frame[0] & 1 == 0 && matches!(frame.get(12..14), Some([8, 0] | [0x86, 0xdd]))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
 
 fn icmp_echo(from: Side, v4: bool, size: usize) -> Ip {
     let (source, destination) = (from.address(v4), from.other().address(v4));
@@ -87,6 +33,11 @@ fn icmp_echo(from: Side, v4: bool, size: usize) -> Ip {
     }
 }
 
+/// Both sides are Ethernet here.
+fn is_ip_frame(frame: &[u8]) -> bool {
+    is_ip(LinkLayer::Ethernet, frame)
+}
+
 #[test]
 fn udp_leaves_with_the_right_bytes_both_ways_and_both_families() {
     let (gateway, datapath) = Gateway::start();
@@ -100,7 +51,7 @@ fn udp_leaves_with_the_right_bytes_both_ways_and_both_families() {
             let mut bytes = 0;
             for (tag, size) in sizes.into_iter().enumerate() {
                 let packet = udp(from, v4, size, tag as u8);
-                let frame = to_gateway(from, ethertype(v4), &packet.bytes());
+                let frame = to_gateway(&gateway, from, ethertype(v4), &packet.bytes());
                 bytes += frame.len() as u64;
                 expect_egress(&gateway, from, &frame, v4, &forwarded(packet));
             }
@@ -148,7 +99,7 @@ fn icmp_and_protocols_without_ports_are_forwarded_too() {
     for from in SIDES {
         for v4 in [true, false] {
             let echo = icmp_echo(from, v4, 56);
-            let frame = to_gateway(from, ethertype(v4), &echo.bytes());
+            let frame = to_gateway(&gateway, from, ethertype(v4), &echo.bytes());
             expect_egress(&gateway, from, &frame, v4, &forwarded(echo));
             // SCTP, ESP, GRE: routed by address alone.
             for protocol in [132, 50, 47] {
@@ -157,7 +108,7 @@ fn icmp_and_protocols_without_ports_are_forwarded_too() {
                     payload: vec![7; 40],
                     ..icmp_echo(from, v4, 0)
                 };
-                let frame = to_gateway(from, ethertype(v4), &packet.bytes());
+                let frame = to_gateway(&gateway, from, ethertype(v4), &packet.bytes());
                 expect_egress(&gateway, from, &frame, v4, &forwarded(packet));
             }
         }
@@ -171,7 +122,7 @@ fn ethernet_padding_stays_behind() {
     let (gateway, _datapath) = Gateway::start();
     for v4 in [true, false] {
         let packet = udp(Side::Ethernet, v4, 1, 9);
-        let mut frame = to_gateway(Side::Ethernet, ethertype(v4), &packet.bytes());
+        let mut frame = to_gateway(&gateway, Side::Ethernet, ethertype(v4), &packet.bytes());
         frame.extend([0xee; 18]);
         expect_egress(&gateway, Side::Ethernet, &frame, v4, &forwarded(packet));
     }
@@ -186,7 +137,7 @@ fn a_hop_limit_of_two_leaves_as_one_and_of_one_is_answered_by_the_kernel() {
                 hop_limit: 2,
                 ..udp(from, v4, 20, 1)
             };
-            let frame = to_gateway(from, ethertype(v4), &two.bytes());
+            let frame = to_gateway(&gateway, from, ethertype(v4), &two.bytes());
             expect_egress(&gateway, from, &frame, v4, &forwarded(two));
 
             let before = handed_up(&datapath, from.port(), Reason::HopLimit);
@@ -195,49 +146,23 @@ fn a_hop_limit_of_two_leaves_as_one_and_of_one_is_answered_by_the_kernel() {
                 ..udp(from, v4, 20, 1)
             };
             let (socket, receiver) = (gateway.socket(from), gateway.socket(from.other()));
-            socket.send(&to_gateway(from, ethertype(v4), &one.bytes()));
-            let answer = socket.receive(PATIENCE, is_ip).expect("no time exceeded");
-            let (kind, source, quoted) = icmp_error(&answer, v4);
+            socket.send(&to_gateway(&gateway, from, ethertype(v4), &one.bytes()));
+            let answer = socket
+                .receive(PATIENCE, is_ip_frame)
+                .expect("no time exceeded");
+            let (kind, source, quoted) = icmp_error(&answer[14..], v4);
             assert_eq!(kind, if v4 { (11, 0) } else { (3, 0) });
             assert_eq!(source, from.gateway_address(v4));
             assert_eq!(hex(&quoted), hex(&one.bytes()[..quoted.len()]));
             assert!(
                 receiver
-                    .receive(Duration::from_millis(100), is_ip)
+                    .receive(Duration::from_millis(100), is_ip_frame)
                     .is_none()
             );
             let after = handed_up(&datapath, from.port(), Reason::HopLimit);
             assert_eq!(after.packets - before.packets, 1);
         }
     }
-}
-
-/// Type and code, source, and the packet that the error quotes.
-fn icmp_error(frame: &[u8], v4: bool) -> ((u8, u8), IpAddr, Vec<u8>) {
-    let packet = &frame[14..];
-    if v4 {
-        let source: [u8; 4] = packet[12..16].try_into().unwrap();
-        let end = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-        (
-            (packet[20], packet[21]),
-            source.into(),
-            packet[28..end].to_vec(),
-        )
-    } else {
-        let source: [u8; 16] = packet[8..24].try_into().unwrap();
-        let end = 40 + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
-        (
-            (packet[40], packet[41]),
-            source.into(),
-            packet[48..end].to_vec(),
-        )
-    }
-}
-
-/// The MTU that an error announces.
-fn announced_mtu(frame: &[u8], v4: bool) -> u32 {
-    let at = 14 + if v4 { 24 } else { 44 };
-    u32::from_be_bytes(frame[at..at + 4].try_into().unwrap())
 }
 
 #[test]
@@ -253,12 +178,17 @@ fn too_big_is_answered_with_the_right_mtu() {
             let mut packet = udp(Side::Fabric, v4, size, 3);
             packet.fragment = 0x4000;
             let socket = gateway.socket(Side::Fabric);
-            socket.send(&to_gateway(Side::Fabric, ethertype(v4), &packet.bytes()));
-            let answer = socket.receive(PATIENCE, is_ip).expect("no answer");
-            let (kind, source, quoted) = icmp_error(&answer, v4);
+            socket.send(&to_gateway(
+                &gateway,
+                Side::Fabric,
+                ethertype(v4),
+                &packet.bytes(),
+            ));
+            let answer = socket.receive(PATIENCE, is_ip_frame).expect("no answer");
+            let (kind, source, quoted) = icmp_error(&answer[14..], v4);
             assert_eq!(kind, if v4 { (3, 4) } else { (2, 0) });
             assert_eq!(source, Side::Fabric.gateway_address(v4));
-            assert_eq!(announced_mtu(&answer, v4), ETHERNET_MTU);
+            assert_eq!(announced_mtu(&answer[14..], v4), ETHERNET_MTU);
             assert_eq!(hex(&quoted), hex(&packet.bytes()[..quoted.len()]));
         }
         assert_eq!(
@@ -275,9 +205,13 @@ fn an_oversize_packet_that_may_be_fragmented_arrives_in_fragments() {
     let receiver = gateway.socket(Side::Ethernet);
     gateway
         .socket(Side::Fabric)
-        .send(&to_gateway(Side::Fabric, 0x0800, &packet.bytes()));
-    let first = receiver.receive(PATIENCE, is_ip).expect("first fragment");
-    let second = receiver.receive(PATIENCE, is_ip).expect("second fragment");
+        .send(&to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes()));
+    let first = receiver
+        .receive(PATIENCE, is_ip_frame)
+        .expect("first fragment");
+    let second = receiver
+        .receive(PATIENCE, is_ip_frame)
+        .expect("second fragment");
     assert!(first.len() <= 14 + ETHERNET_MTU as usize);
     assert_eq!(first[14 + 8], 63);
     let payload = [&first[34..], &second[34..]].concat();
@@ -301,14 +235,14 @@ fn a_route_with_its_own_mtu_is_honoured_locked_or_not() {
         let mut packet = udp(Side::Fabric, true, 1273, 5);
         packet.fragment = 0x4000;
         let socket = gateway.socket(Side::Fabric);
-        socket.send(&to_gateway(Side::Fabric, 0x0800, &packet.bytes()));
-        let answer = socket.receive(PATIENCE, is_ip).expect("no answer");
-        assert_eq!(icmp_error(&answer, true).0, (3, 4));
-        assert_eq!(announced_mtu(&answer, true), 1300);
+        socket.send(&to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes()));
+        let answer = socket.receive(PATIENCE, is_ip_frame).expect("no answer");
+        assert_eq!(icmp_error(&answer[14..], true).0, (3, 4));
+        assert_eq!(announced_mtu(&answer[14..], true), 1300);
         assert_eq!(handed_up(&datapath, "ib0", Reason::TooBig).packets, 1);
         // One byte less fits.
         let fits = udp(Side::Fabric, true, 1272, 5);
-        let frame = to_gateway(Side::Fabric, 0x0800, &fits.bytes());
+        let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &fits.bytes());
         expect_egress(&gateway, Side::Fabric, &frame, true, &forwarded(fits));
         assert_eq!(counters(&datapath, "ib0").forwarded_ipv4.packets, 1);
     }
@@ -329,7 +263,7 @@ fn fragments_and_options_go_up_and_the_kernel_forwards_them() {
         };
         for (packet, reason) in [(fragment, Reason::Fragment), (options, Reason::IpOptions)] {
             let kernel = gateway.kernel_forwarded(true);
-            let frame = to_gateway(from, 0x0800, &packet.bytes());
+            let frame = to_gateway(&gateway, from, 0x0800, &packet.bytes());
             expect_egress(&gateway, from, &frame, true, &forwarded(packet));
             assert_eq!(handed_up(&datapath, from.port(), reason).packets, 1);
             assert_eq!(gateway.kernel_forwarded(true), kernel + 1);
@@ -351,7 +285,7 @@ fn fragments_and_options_go_up_and_the_kernel_forwards_them() {
             (fragment, Reason::Fragment),
         ] {
             let before = handed_up(&datapath, from.port(), reason).packets;
-            let frame = to_gateway(from, 0x86dd, &packet.bytes());
+            let frame = to_gateway(&gateway, from, 0x86dd, &packet.bytes());
             expect_egress(&gateway, from, &frame, false, &forwarded(packet));
             assert_eq!(
                 handed_up(&datapath, from.port(), reason).packets,
@@ -388,13 +322,13 @@ fn what_must_go_up_goes_up_past_a_second_program() {
         );
         Ip::udp(source, destination, (1, 2), &[1; 30])
     };
-    let v4 = |packet: Ip| to_gateway(from, 0x0800, &packet.bytes());
-    let v6 = |packet: Ip| to_gateway(from, 0x86dd, &packet.bytes());
+    let v4 = |packet: Ip| to_gateway(&gateway, from, 0x0800, &packet.bytes());
+    let v6 = |packet: Ip| to_gateway(&gateway, from, 0x86dd, &packet.bytes());
     let mut other_host = v4(good(true));
     other_host[5] = 0x77;
-    let mut vlan = to_gateway(from, 0x8100, &[0x00, 0x05, 0x08, 0x00]);
+    let mut vlan = to_gateway(&gateway, from, 0x8100, &[0x00, 0x05, 0x08, 0x00]);
     vlan.extend(good(true).bytes());
-    let mut arp = to_gateway(from, 0x0806, &[0, 1, 8, 0, 6, 4, 0, 1]);
+    let mut arp = to_gateway(&gateway, from, 0x0806, &[0, 1, 8, 0, 6, 4, 0, 1]);
     arp.extend([0; 20]);
     let mut bad_sum = v4(good(true));
     bad_sum[24] ^= 0x55;
@@ -405,17 +339,17 @@ fn what_must_go_up_goes_up_past_a_second_program() {
         ("VLAN tag", vlan, Reason::NotCarriedByIpoib),
         (
             "LLDP",
-            to_gateway(from, 0x88cc, &[2; 46]),
+            to_gateway(&gateway, from, 0x88cc, &[2; 46]),
             Reason::NotCarriedByIpoib,
         ),
         (
             "MPLS",
-            to_gateway(from, 0x8847, &[3; 46]),
+            to_gateway(&gateway, from, 0x8847, &[3; 46]),
             Reason::NotCarriedByIpoib,
         ),
         (
             "802.3 length",
-            to_gateway(from, 0x0026, &[0xaa; 46]),
+            to_gateway(&gateway, from, 0x0026, &[0xaa; 46]),
             Reason::NotCarriedByIpoib,
         ),
         ("ARP", arp, Reason::Arp),
@@ -561,7 +495,7 @@ fn a_port_that_is_not_ours_is_the_kernels_business() {
     );
     gateway
         .socket(Side::Fabric)
-        .send(&to_gateway(Side::Fabric, 0x0800, &packet.bytes()));
+        .send(&to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes()));
     eventually("the kernel forwards", || {
         gateway.kernel_forwarded(true) == kernel + 1
     });
@@ -582,7 +516,7 @@ fn an_unknown_neighbour_is_resolved_by_the_kernel() {
                 .ip(&["neighbour", "del", &address, "dev", to.port()])
                 .unwrap();
             let packet = udp(from, v4, 44, 6);
-            let frame = to_gateway(from, ethertype(v4), &packet.bytes());
+            let frame = to_gateway(&gateway, from, ethertype(v4), &packet.bytes());
             expect_egress(&gateway, from, &frame, v4, &forwarded(packet));
             let neighbours = gateway
                 .gateway
@@ -609,7 +543,7 @@ fn an_ipv4_route_with_an_ipv6_gateway_is_followed() {
         (1, 2),
         &[9; 100],
     );
-    let frame = to_gateway(Side::Fabric, 0x0800, &packet.bytes());
+    let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes());
     expect_egress(&gateway, Side::Fabric, &frame, true, &forwarded(packet));
     assert_eq!(counters(&datapath, "ib0").forwarded_ipv4.packets, 1);
 }
@@ -623,9 +557,12 @@ fn rp_filter_is_honoured() {
         Ip::udp(source, Side::Ethernet.address(true), (1, 2), &[8; 20])
     };
     let send = |packet: &Ip| {
-        gateway
-            .socket(Side::Fabric)
-            .send(&to_gateway(Side::Fabric, 0x0800, &packet.bytes()));
+        gateway.socket(Side::Fabric).send(&to_gateway(
+            &gateway,
+            Side::Fabric,
+            0x0800,
+            &packet.bytes(),
+        ));
     };
     let forwarded_here = |datapath: &Datapath| counters(datapath, "ib0").forwarded_ipv4.packets;
     // Reached through the other port, and not at all.
@@ -660,7 +597,7 @@ fn rp_filter_is_honoured() {
     }
     // The rightful source passes in every mode.
     let packet = udp(Side::Fabric, true, 20, 2);
-    let frame = to_gateway(Side::Fabric, 0x0800, &packet.bytes());
+    let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes());
     gateway
         .gateway
         .sysctl("net.ipv4.conf.ib0.rp_filter", "1")
@@ -692,6 +629,7 @@ fn forwarding_that_is_switched_off_is_off() {
         let receiver = gateway.socket(Side::Ethernet);
         let packet = udp(Side::Fabric, v4, 20, 2);
         gateway.socket(Side::Fabric).send(&to_gateway(
+            &gateway,
             Side::Fabric,
             ethertype(v4),
             &packet.bytes(),
@@ -700,7 +638,7 @@ fn forwarding_that_is_switched_off_is_off() {
             handed_up(&datapath, "ib0", Reason::ForwardingOff).packets == up + 1
         });
         let arrived = receiver
-            .receive(Duration::from_millis(200), is_ip)
+            .receive(Duration::from_millis(200), is_ip_frame)
             .is_some();
         assert_eq!(arrived, kernel_forwards, "{key}");
         gateway.gateway.sysctl(key, "1").unwrap();
@@ -716,7 +654,7 @@ fn a_new_address_of_the_host_is_known_after_a_refresh() {
         (1, 2),
         &[8; 20],
     );
-    let frame = to_gateway(Side::Fabric, 0x0800, &packet.bytes());
+    let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes());
     expect_egress(&gateway, Side::Fabric, &frame, true, &forwarded(packet));
     gateway
         .gateway
@@ -752,7 +690,7 @@ fn without_the_datapath_the_kernel_forwards_alone() {
     drop(datapath);
     let packet = udp(Side::Fabric, true, 20, 2);
     let kernel = gateway.kernel_forwarded(true);
-    let frame = to_gateway(Side::Fabric, 0x0800, &packet.bytes());
+    let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes());
     expect_egress(&gateway, Side::Fabric, &frame, true, &forwarded(packet));
     assert_eq!(gateway.kernel_forwarded(true), kernel + 1);
     assert_eq!(snmp(&gateway.gateway, "Ip", "InHdrErrors"), 0);

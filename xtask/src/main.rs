@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod build;
 mod command;
+mod lab;
 mod lint;
 mod run;
 mod setup;
@@ -47,6 +48,8 @@ enum Verb {
     },
     /// Run every test of the workspace, as root
     Test(test::TestArgs),
+    /// Run COMMAND in a VM with the real ib_ipoib driver on virtual InfiniBand (no COMMAND: a shell)
+    Lab(lab::LabArgs),
     /// Check formatting and lints of both halves
     Lint,
     /// Build in release mode and run `ipoib bench`, which writes its raw rows to target/bench
@@ -81,6 +84,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         }
         Verb::Run { args } => return run::run(&toolchain, &args),
         Verb::Test(args) => test::test(&toolchain, &args)?,
+        Verb::Lab(args) => return lab::lab(&toolchain, &args),
         Verb::Lint => lint::lint(&toolchain)?,
         Verb::Bench { args } => return run::bench(&toolchain, &args),
     }

@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::build::{self, Options};
 use crate::command;
+use crate::lab;
 use crate::setup::{Setup, Verb};
 use crate::toolchain::Toolchain;
 
@@ -25,6 +26,12 @@ pub struct TestArgs {
     /// Prove the way from `git clone` to a running demo in a minimal Debian instead (as root)
     #[arg(long, conflicts_with_all = ["filter", "args"])]
     fresh_machine: bool,
+    /// Run the suite of the lab instead, in a VM with the real ib_ipoib driver
+    #[arg(long, conflicts_with = "fresh_machine")]
+    lab: bool,
+    /// With --lab: Debian's kernel of that version, 6.1 or 6.12, or `all`
+    #[arg(long, value_name = "VERSION", default_value = "6.1", requires = "lab")]
+    kernel: String,
     /// Arguments for `cargo test`, such as `-p ipoib-ebpf` or `-- --nocapture`
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<OsString>,
@@ -34,6 +41,9 @@ pub struct TestArgs {
 pub fn test(toolchain: &Toolchain, args: &TestArgs) -> Result<()> {
     if args.fresh_machine {
         return fresh_machine(toolchain);
+    }
+    if args.lab {
+        return lab::suite(toolchain, &args.kernel, args.filter.as_deref(), &args.args);
     }
     let tools = Setup::new(toolchain).tools(Verb::Test)?;
     let options = Options::default();

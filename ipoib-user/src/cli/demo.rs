@@ -1,6 +1,7 @@
 //! `ipoib demo`.
 
 use super::Failure;
+use crate::demo::topology::Place;
 use crate::demo::{self, Options, Screen, Stop, Style, duration, table};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -30,6 +31,9 @@ pub struct Args {
     /// How often to show progress
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "1s")]
     interval: Duration,
+    /// Where it takes place
+    #[arg(long, value_enum, value_name = "PLACE", default_value_t)]
+    topology: Place,
 }
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -37,6 +41,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         time: args.time,
         interval: args.interval,
+        place: args.topology,
     };
     let (mut stdout, mut stderr) = (io::stdout(), io::stderr());
     let mut screen = if args.json {

@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use topology::{ETHERNET, FABRIC, Topology};
+use topology::{ETHERNET, FABRIC, Place, Topology};
 use traffic::{Traffic, answered, discover_path_mtu};
 
 /// How long neighbours may take to be resolved.
@@ -37,6 +37,8 @@ pub struct Options {
     pub time: Option<Duration>,
     /// How often progress is shown.
     pub interval: Duration,
+    /// Where it takes place.
+    pub place: Place,
 }
 
 /// Why a demo could not be given.
@@ -94,7 +96,10 @@ pub fn run(options: &Options, stop: &Stop, screen: &mut Screen) -> Result<Summar
             .say(&format!("removed what a killed demo left: {name}"))
             .map_err(Error::Output)?;
     }
-    let topology = Topology::build(topology::PURPOSE)?;
+    let topology = match options.place {
+        Place::Made => Topology::build(topology::PURPOSE)?,
+        Place::Lab => Topology::of_lab()?,
+    };
     let pin_root = leftovers::pin_root();
     screen
         .introduce(&topology, &pin_root)
@@ -125,7 +130,7 @@ fn watch(
     if stop.is_set() {
         return Ok(());
     }
-    let mut datapath = start(&summary.pin_root)?;
+    let mut datapath = start(topology, &summary.pin_root)?;
     warm_up(topology, stop)?;
     if stop.is_set() {
         return Ok(());
@@ -175,9 +180,10 @@ fn watch(
 }
 
 /// Starts the datapath on the gateway's ports, from a thread inside it.
-fn start(pin_root: &Path) -> Result<Datapath, datapath::Error> {
+fn start(topology: &Topology, pin_root: &Path) -> Result<Datapath, datapath::Error> {
     Datapath::start(&datapath::Options {
-        ports: topology::SIDES
+        ports: topology
+            .sides
             .map(|side| side.gateway_port.to_owned())
             .into(),
         order: Order::Refuse,
@@ -217,6 +223,7 @@ mod tests {
         let options = Options {
             time,
             interval: Duration::from_millis(500),
+            place: Place::Made,
         };
         let mut output = Vec::new();
         let mut screen = Screen::new(&mut output, Style::Lines);

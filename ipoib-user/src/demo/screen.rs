@@ -2,7 +2,7 @@
 
 use super::measurement::Measurement;
 use super::table;
-use super::topology::{SIDES, Side, Topology};
+use super::topology::{Place, Side, Topology};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl<'a> Screen<'a> {
 
     /// What was built and how to look into it.
     pub fn introduce(&mut self, topology: &Topology, pin_root: &Path) -> io::Result<()> {
-        let [fabric, ethernet] = SIDES;
+        let [fabric, ethernet] = topology.sides;
         for (what, side, is_host) in [
             (host(fabric), fabric, true),
             ("gateway".to_owned(), fabric, false),
@@ -61,10 +61,16 @@ impl<'a> Screen<'a> {
                 side.mtu
             ))?;
         }
-        self.say(
-            "ib0 is a veth with Ethernet framing here, as the demo needs no InfiniBand; on\n\
-             a real gateway the datapath learns from the device that frames are IPoIB's.",
-        )?;
+        self.say(match topology.place {
+            Place::Made => {
+                "ib0 is a veth with Ethernet framing here, as the demo needs no InfiniBand; on\n\
+                 a real gateway the datapath learns from the device that frames are IPoIB's."
+            }
+            Place::Lab => {
+                "ib0 and ib1 belong to the kernel's own IPoIB driver, on virtual InfiniBand HCAs:\n\
+                 frames have 20-byte addresses, and the device itself says so."
+            }
+        })?;
         let names: Vec<String> = topology
             .namespaces()
             .map(|(role, namespace)| format!("{role}={}", namespace.name()))

@@ -78,12 +78,34 @@ pub const ETHERNET: Side = Side {
     mac: 0x20,
 };
 
+/// Ethernet in the lab's VM.
+const LAB_ETHERNET: Side = Side {
+    host_port: "e1",
+    gateway_port: "e0",
+    ..ETHERNET
+};
+
 /// Both sides.
 pub const SIDES: [&Side; 2] = [&FABRIC, &ETHERNET];
+
+/// Where a demo takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Place {
+    /// Namespaces made for it, with veth pairs between them.
+    #[default]
+    Made,
+    /// The namespaces n1, gateway and n2 of the VM of `cargo xtask lab`, where ib0 and ib1 belong
+    /// to the kernel's IPoIB driver.
+    Lab,
+}
 
 /// The three namespaces, wired and addressed.
 #[derive(Debug)]
 pub struct Topology {
+    /// Whether they were made for this demo.
+    pub place: Place,
+    /// The fabric's side and the Ethernet side.
+    pub sides: [&'static Side; 2],
     /// The fabric host.
     pub n1: Namespace,
     /// The gateway.
@@ -102,6 +124,8 @@ impl Topology {
             Ok(namespace)
         };
         let topology = Topology {
+            place: Place::Made,
+            sides: SIDES,
             n1: create(FABRIC.host)?,
             gateway: create("gateway")?,
             n2: create(ETHERNET.host)?,
@@ -113,6 +137,17 @@ impl Topology {
             topology.wire(side)?;
         }
         Ok(topology)
+    }
+
+    /// Takes the lab's, which its VM has wired and addressed alike (`tests/lab/topology`).
+    pub fn of_lab() -> Result<Topology, Error> {
+        Ok(Topology {
+            place: Place::Lab,
+            sides: [&FABRIC, &LAB_ETHERNET],
+            n1: Namespace::open(FABRIC.host)?,
+            gateway: Namespace::open("gateway")?,
+            n2: Namespace::open(ETHERNET.host)?,
+        })
     }
 
     /// The host of a side.

@@ -20,8 +20,10 @@ const KEYRINGS: [&str; 3] = [
     "/etc/apt/trusted.gpg.d/debian-archive-keyring.gpg",
 ];
 
-/// Releases that may hold a newer package than the machine's own, nearest first.
-const RELEASES: [&str; 6] = [
+/// Releases that may hold another package than the machine's own, nearest first.
+const RELEASES: [&str; 8] = [
+    "bookworm",
+    "bookworm-backports",
     "trixie-backports",
     "trixie",
     "forky-backports",

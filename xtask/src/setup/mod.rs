@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::toolchain::Toolchain;
 
-mod apt;
+pub(crate) mod apt;
 mod bpf_linker;
 mod rust_src;
 mod tools;
@@ -59,7 +59,7 @@ impl<'a> Setup<'a> {
     }
 
     /// Says what is being done.
-    fn action(&self, text: &str) {
+    pub(crate) fn action(&self, text: &str) {
         self.actions.set(self.actions.get() + 1);
         eprintln!("setup: {text}");
     }

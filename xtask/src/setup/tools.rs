@@ -27,6 +27,8 @@ pub enum Verb {
     Test,
     /// `cargo xtask bench`
     Bench,
+    /// `cargo xtask lab`
+    Lab,
     /// `cargo xtask test --fresh-machine`
     FreshMachine,
 }
@@ -41,6 +43,14 @@ impl Verb {
                 ("nft", "nftables"),
                 ("tcpdump", "tcpdump"),
                 ("iptables-legacy", "iptables"),
+            ],
+            Self::Lab => &[
+                ("ip", "iproute2"),
+                ("qemu-system-x86_64", "qemu-system-x86"),
+                ("busybox", "busybox-static"),
+                ("gcc", "gcc"),
+                ("make", "make"),
+                ("ld", "binutils"),
             ],
             Self::FreshMachine => &[("debootstrap", "debootstrap"), ("git", "git")],
         }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 /// The discard service (RFC 863); what is sent here is too large to arrive.
 const DISCARD: u16 = 9;
-const TRIES: u32 = 10;
-const EVERY: Duration = Duration::from_millis(50);
+/// Three seconds: the answer queues behind the traffic, which takes its time in an emulated machine.
+const TRIES: u32 = 30;
+const EVERY: Duration = Duration::from_millis(100);
 
 /// Sends datagrams that fill `mtu` to `to` until the host knows that the path takes less; returns
 /// what it takes, or `None` where the host never learnt.
