@@ -162,6 +162,28 @@ void vh_qp_del(struct vh_qp *qp)
 		}
 }
 
+/*
+ * The device goes: fail its connections first, as hardware in internal error
+ * does. ib_ipoib destroys its CQs while a connection's sends are outstanding.
+ */
+void vh_qp_fail_all(struct vh_hca *hca)
+{
+	struct vh_qp *qp;
+	struct vh_ctx c;
+	int i;
+
+	vh_lock(&c);
+	for (i = 0; i < VH_MAX_QP; i++) {
+		qp = qps[i];
+		if (!qp || qp->port->hca != hca || qp->ib.qp_type != IB_QPT_RC ||
+		    !vh_can_recv(qp))
+			continue;
+		vh_qp_error(qp, 0);
+		vh_sq_run(qp);
+	}
+	vh_unlock(&c);
+}
+
 bool vh_pkey_match(u16 a, u16 b)
 {
 	return (a & 0x7fff) && (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000);

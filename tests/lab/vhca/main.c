@@ -110,6 +110,7 @@ void vh_unplug(struct vh_hca *hca)
 
 	if (!d)
 		return;
+	vh_qp_fail_all(hca);
 	ib_unregister_device(&d->ib);
 	vh_lock(&c);
 	hca->dev = NULL;

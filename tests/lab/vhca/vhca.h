@@ -240,6 +240,7 @@ int vh_port_index(const struct vh_port *p);
 struct vh_qp *vh_qp_find(struct vh_port *p, u32 qpn);
 int vh_qp_add(struct vh_qp *qp);
 void vh_qp_del(struct vh_qp *qp);
+void vh_qp_fail_all(struct vh_hca *hca);
 bool vh_pkey_match(u16 a, u16 b);
 int vh_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int vh_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
