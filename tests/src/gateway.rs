@@ -39,7 +39,7 @@ pub const FABRIC_MTU: u32 = 2044;
 pub const ETHERNET_MTU: u32 = 1500;
 
 /// How long a packet may take through a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What connects the fabric host with the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

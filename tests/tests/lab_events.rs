@@ -48,12 +48,12 @@ fn after_a_port_was_down_on_the_fabric_forwarding_goes_on() {
     let (lab, gateway, datapath) = start();
     passes(&gateway, &datapath, 1);
     for _ in 0..2 {
-        for hca in ["0:0", "1:0"] {
-            lab.control("link", hca);
+        for hca in ["vhca0", "vhca1"] {
+            lab.control(&format!("{hca}/port1/link"), "0");
         }
         carrier(&gateway, Side::Fabric, false);
-        for hca in ["0:1", "1:1"] {
-            lab.control("link", hca);
+        for hca in ["vhca0", "vhca1"] {
+            lab.control(&format!("{hca}/port1/link"), "1");
         }
         carrier(&gateway, Side::Fabric, true);
         passes(&gateway, &datapath, 2);
@@ -103,11 +103,13 @@ fn a_peer_that_comes_back_with_a_new_qpn_is_found_under_it() {
     let (lab, mut gateway, datapath) = start();
     passes(&gateway, &datapath, 1);
     let old = gateway.host_lladdr(Side::Fabric);
-    lab.control("plug", "1:0");
-    lab.control("plug", "1:1");
-    eventually("the driver makes ib1 again", || {
-        if_nametoindex("ib1").is_ok()
+    lab.control("vhca1/plug", "0");
+    lab.control("vhca1/plug", "1");
+    // It has the first free name of the first namespace.
+    eventually("the driver makes it again", || {
+        if_nametoindex("ib0").is_ok()
     });
+    ip(&["link", "set", "ib0", "name", "ib1"]);
     let new = lladdr("ib1");
     assert_ne!(old[1..4], new[1..4], "the QPN is the old one");
     assert_eq!(old[4..], new[4..], "the GUID is another");
@@ -151,7 +153,7 @@ fn a_peer_that_comes_back_with_a_new_qpn_is_found_under_it() {
 fn a_hca_that_is_pulled_out_takes_its_port_and_nothing_else() {
     let (lab, gateway, mut datapath) = start();
     passes(&gateway, &datapath, 1);
-    lab.control("plug", "0:0");
+    lab.control("vhca0/plug", "0");
     let gone = gateway.gateway.ip(&["link", "show", "ib0"]);
     assert!(gone.is_err(), "{gone:?}");
     gateway
@@ -165,7 +167,7 @@ fn a_hca_that_is_pulled_out_takes_its_port_and_nothing_else() {
         .map(|p| (p.link.name.as_str(), p.present))
         .collect();
     assert_eq!(present, [("ib0", false), ("eth0", true)]);
-    lab.control("plug", "0:1");
+    lab.control("vhca0/plug", "1");
     eventually("the driver makes ib0 again", || {
         if_nametoindex("ib0").is_ok()
     });

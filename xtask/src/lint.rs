@@ -18,6 +18,7 @@ pub fn lint(toolchain: &Toolchain) -> Result<()> {
         host.env("IPOIB_EBPF_OBJECT", object);
     }
     host.args(["clippy", "--workspace", "--all-targets"])
+        .args(["--features", "ipoib-tests/lab"])
         .args(["--", "-D", "warnings"]);
     command::run(&mut host)?;
 

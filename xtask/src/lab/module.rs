@@ -1,6 +1,8 @@
 //! The kernel module of the virtual HCAs, built with the unpacked headers. Its sources are copied
 //! first, so that the repository stays clean and each kernel has its own build.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,11 +21,20 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub fn build(setup: &Setup, kernel: &Kernel, sources: &Path) -> Result<PathBuf> {
     let folder = kernel.folder.join("vhca");
     let module = folder.join("vhca.ko");
-    let is_new = copy(sources, &folder)?;
-    if !is_new && module.is_file() {
+    let sources = read(sources)?;
+    let is_same = |(name, text): (&OsString, &Vec<u8>)| {
+        fs::read(folder.join(name)).is_ok_and(|copy| copy == *text)
+    };
+    if module.is_file() && sources.iter().all(is_same) {
         return Ok(module);
     }
-    let _ = fs::remove_file(&module);
+    // A source that is gone must not stay beside the others.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (name, text) in &sources {
+        let copy = folder.join(name);
+        fs::write(&copy, text).with_context(|| format!("cannot write {}", copy.display()))?;
+    }
     for tool in ["make", "ld"] {
         if command::find(tool).is_none() {
             bail!("building the kernel module needs `{tool}`: apt-get install build-essential");
@@ -66,27 +77,22 @@ fn named_compiler(text: &str) -> Option<&str> {
     line.rsplit([' ', ')']).next()
 }
 
-/// Copies what has changed; says whether anything had.
-fn copy(sources: &Path, folder: &Path) -> Result<bool> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut is_new = false;
-    for entry in
-        fs::read_dir(sources).with_context(|| format!("cannot read {}", sources.display()))?
-    {
-        let source = entry?.path();
-        let name = source.file_name().unwrap_or_default();
-        let is_source = ["c", "h"].map(|e| source.extension().is_some_and(|x| x == e));
-        if !is_source.contains(&true) && name != "Makefile" && name != "Kbuild" {
-            continue;
-        }
-        let copy = folder.join(name);
-        let text = fs::read(&source)?;
-        if fs::read(&copy).ok().as_ref() != Some(&text) {
-            fs::write(&copy, text).with_context(|| format!("cannot write {}", copy.display()))?;
-            is_new = true;
+/// The sources by name.
+fn read(folder: &Path) -> Result<BTreeMap<OsString, Vec<u8>>> {
+    let mut sources = BTreeMap::new();
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_owned();
+        let is_source = ["c", "h"]
+            .iter()
+            .any(|e| path.extension().is_some_and(|x| x == *e));
+        if is_source || name == "Makefile" || name == "Kbuild" {
+            sources.insert(name, fs::read(&path)?);
         }
     }
-    Ok(is_new)
+    Ok(sources)
 }
 
 #[cfg(test)]
