@@ -44,8 +44,8 @@ pub enum Error {
     },
     /// The traffic did not take the road that was to be measured.
     #[error(
-        "{row}: not what was to be measured: with {side}, the fast path carried {fast} of {sent} \
-         {unit}, the kernel {kernel} packets{}",
+        "{row}: not what was to be measured: {side} was to carry {expected} packets or more, but \
+         the fast path carried {fast} and the kernel {kernel}{}",
         if handed_up.is_empty() { String::new() } else { format!("; handed up: {handed_up}") }
     )]
     WrongRoad {
@@ -53,10 +53,8 @@ pub enum Error {
         row: &'static str,
         /// Who was to carry it.
         side: Side,
-        /// What `sent` and `fast` count.
-        unit: &'static str,
-        /// What was sent, or for a stream, what arrived.
-        sent: u64,
+        /// How many packets.
+        expected: u64,
         /// What the datapath's counters say.
         fast: u64,
         /// What the kernel's counters say.

@@ -2,10 +2,11 @@
 //! measurement asks the counters of both who it was that carried the traffic.
 
 use super::Error;
+use super::plan::Plan;
 use super::topology;
 use crate::datapath::{Datapath, Options, Order};
 use crate::demo::measurement::Family;
-use ipoib_ebpf::tables::Counter;
+use ipoib_ebpf::tables::PortCounters;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -42,26 +43,25 @@ impl fmt::Display for Side {
 /// A forwarder at work in the gateway, until it is dropped. To be made, asked and dropped in a
 /// thread inside the gateway's namespace.
 pub struct Forwarder {
+    row: &'static str,
     side: Side,
     family: Family,
     datapath: Option<Datapath>,
-    kernel_before: u64,
+    before: Carried,
 }
 
-/// Who carried what since the forwarder was started, of one family.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Packets of a family that took either road.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Carried {
-    /// What came from n1 and took the fast path.
-    fast: Counter,
-    /// Packets that the kernel forwarded in either direction.
+    /// From n1, on the fast path.
+    fast: u64,
+    /// In both directions, by the kernel.
     kernel: u64,
-    /// Why the datapath handed packets of n1 to the kernel: words and counts.
-    handed_up: String,
 }
 
 impl Forwarder {
-    /// Lets `side` forward between the gateway's ports.
-    pub fn start(side: Side, family: Family, pin_root: &Path) -> Result<Forwarder, Error> {
+    /// Lets `side` forward between the gateway's ports, and counts what it carries for a plan.
+    pub fn start(side: Side, plan: &Plan, pin_root: &Path) -> Result<Forwarder, Error> {
         let datapath = match side {
             Side::Peer => None,
             Side::Ours => Some(Datapath::start(&Options {
@@ -70,94 +70,76 @@ impl Forwarder {
                 pin_root: pin_root.to_owned(),
             })?),
         };
-        Ok(Forwarder {
+        let forwarder = Forwarder {
+            row: plan.name,
             side,
-            family,
+            family: plan.family,
             datapath,
-            kernel_before: kernel_forwarded(family)?,
+            before: Carried::default(),
+        };
+        let before = forwarder.counted()?;
+        Ok(Forwarder {
+            before,
+            ..forwarder
         })
     }
 
-    /// An error unless this forwarder, and not the other, has carried exactly `sent` packets.
-    pub fn check_packets(&self, row: &'static str, sent: u64) -> Result<(), Error> {
-        let carried = self.carried()?;
-        let expected = match self.side {
-            Side::Ours => (sent, 0),
-            Side::Peer => (0, sent),
+    /// An error unless this forwarder has carried exactly `packets`, and the other none.
+    pub fn carried_exactly(&self, packets: u64) -> Result<(), Error> {
+        self.carried(packets, |mine| mine == packets)
+    }
+
+    /// An error unless this forwarder has carried anything, and the other nothing.
+    pub fn carried_all(&self) -> Result<(), Error> {
+        self.carried(1, |mine| mine > 0)
+    }
+
+    fn carried(&self, expected: u64, right: impl FnOnce(u64) -> bool) -> Result<(), Error> {
+        let now = self.counted()?;
+        let fast = now.fast.saturating_sub(self.before.fast);
+        let kernel = now.kernel.saturating_sub(self.before.kernel);
+        let (mine, others) = match self.side {
+            Side::Ours => (fast, kernel),
+            Side::Peer => (kernel, fast),
         };
-        let fast = carried.fast.packets;
-        if (fast, carried.kernel) == expected {
+        if right(mine) && others == 0 {
             return Ok(());
         }
-        Err(self.wrong_road(row, "packets", sent, fast, carried))
-    }
-
-    /// An error unless this forwarder, and not the other, has carried a stream of which `received`
-    /// bytes arrived.
-    pub fn check_stream(&self, row: &'static str, received: u64) -> Result<(), Error> {
-        let carried = self.carried()?;
-        let fast = carried.fast.bytes;
-        let right = match self.side {
-            Side::Ours => fast >= received && carried.kernel == 0,
-            Side::Peer => fast == 0 && carried.kernel > 0,
-        };
-        if right {
-            return Ok(());
-        }
-        Err(self.wrong_road(row, "bytes", received, fast, carried))
-    }
-
-    /// An error unless the datapath has counted exactly `runs` packets as forwarded. Those of a test
-    /// run go nowhere.
-    pub fn check_runs(&self, row: &'static str, runs: u64) -> Result<(), Error> {
-        self.check_packets(row, runs)
-    }
-
-    fn carried(&self) -> Result<Carried, Error> {
-        let kernel = kernel_forwarded(self.family)?.saturating_sub(self.kernel_before);
-        let mut carried = Carried {
-            fast: Counter::default(),
-            kernel,
-            handed_up: String::new(),
-        };
-        let report = match &self.datapath {
-            None => return Ok(carried),
-            Some(datapath) => datapath.report()?,
-        };
-        // The first port is n1's.
-        if let Some(port) = report.first() {
-            carried.fast = match self.family {
-                Family::Ipv4 => port.counters.forwarded_ipv4,
-                Family::Ipv6 => port.counters.forwarded_ipv6,
-            };
-            let counted = port
-                .counters
-                .handed_up
-                .iter()
-                .filter(|(_, c)| c.packets > 0);
-            let words = counted.map(|(reason, c)| format!("{} {}", reason.name(), c.packets));
-            carried.handed_up = words.collect::<Vec<_>>().join(", ");
-        }
-        Ok(carried)
-    }
-
-    fn wrong_road(
-        &self,
-        row: &'static str,
-        unit: &'static str,
-        sent: u64,
-        fast: u64,
-        carried: Carried,
-    ) -> Error {
-        Error::WrongRoad {
-            row,
+        Err(Error::WrongRoad {
+            row: self.row,
             side: self.side,
-            unit,
-            sent,
+            expected,
             fast,
-            kernel: carried.kernel,
-            handed_up: carried.handed_up,
-        }
+            kernel,
+            handed_up: self.handed_up()?,
+        })
+    }
+
+    fn counted(&self) -> Result<Carried, Error> {
+        let fast = self.fabric_port()?.map(|counters| match self.family {
+            Family::Ipv4 => counters.forwarded_ipv4.packets,
+            Family::Ipv6 => counters.forwarded_ipv6.packets,
+        });
+        Ok(Carried {
+            fast: fast.unwrap_or(0),
+            kernel: kernel_forwarded(self.family)?,
+        })
+    }
+
+    /// Why the datapath handed packets of n1 to the kernel: words and counts.
+    fn handed_up(&self) -> Result<String, Error> {
+        let Some(counters) = self.fabric_port()? else {
+            return Ok(String::new());
+        };
+        let counted = counters.handed_up.iter().filter(|(_, c)| c.packets > 0);
+        let words = counted.map(|(reason, c)| format!("{} {}", reason.name(), c.packets));
+        Ok(words.collect::<Vec<_>>().join(", "))
+    }
+
+    /// What the datapath has counted at the port towards n1, its first.
+    fn fabric_port(&self) -> Result<Option<PortCounters>, Error> {
+        let report = self.datapath.as_ref().map(Datapath::report).transpose()?;
+        Ok(report.and_then(|ports| Some(ports.first()?.counters)))
     }
 }
 

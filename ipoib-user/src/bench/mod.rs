@@ -7,9 +7,10 @@ mod leftovers;
 mod machine;
 mod packet;
 mod packets;
-mod pin;
+
 mod plan;
 mod program;
+mod quiet;
 mod raw_program;
 mod report;
 mod rounds;
@@ -41,8 +42,7 @@ use stream::Stream;
 pub struct Options {
     /// Rounds a row, [`MIN_ROUNDS`] or more; targets are judged from [`ROUNDS_TO_JUDGE`] on.
     pub rounds: usize,
-    /// How long one measurement of packets or of the program takes; one of TCP takes three times
-    /// as long.
+    /// How long one measurement takes, about.
     pub time: Duration,
     /// Only rows whose name contains this.
     pub filter: Option<String>,
@@ -67,7 +67,7 @@ pub fn run(
     let mut report = Report::new(Machine::read());
     let topology = topology::build()?;
     let pin_root = leftovers::pin_root();
-    topology.gateway.run(|| {
+    topology.gateway.run(|| -> Result<(), Error> {
         for plan in plans {
             let mut experiment = experiment(plan, options, &topology, &pin_root)?;
             let mut done = |round| say(&format!("{}: round {round}/{}", plan.name, options.rounds));
@@ -101,16 +101,16 @@ fn plans(options: &Options) -> Result<Vec<&'static Plan>, Error> {
 }
 
 /// Prepares what a plan needs, in the gateway's namespace.
-fn experiment<'a>(
+fn experiment(
     plan: &Plan,
     options: &Options,
-    topology: &'a Topology,
+    topology: &Topology,
     pin_root: &Path,
-) -> Result<Box<dyn Experiment + 'a>, Error> {
+) -> Result<Box<dyn Experiment>, Error> {
     let (root, time) = (pin_root.to_owned(), options.time);
     Ok(match plan.kind {
         Kind::Packets => Box::new(Packets::new(plan, topology, root, time)?),
-        Kind::Stream => Box::new(Stream::new(plan, topology, root, time * 3)),
+        Kind::Stream => Box::new(Stream::new(plan, topology, root, time)?),
         Kind::Program => Box::new(Program::new(plan, root, time)?),
     })
 }

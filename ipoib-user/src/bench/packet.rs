@@ -33,6 +33,27 @@ pub struct Packet {
     pub complement_at: Vec<usize>,
 }
 
+impl Packet {
+    /// Whether flows differ in the byte at that offset.
+    pub fn varies_at(&self, at: usize) -> bool {
+        let starts = self.complement_at.iter().chain([&self.number_at]);
+        starts
+            .into_iter()
+            .any(|&start| (start..start + 2).contains(&at))
+    }
+
+    /// The frame of a flow.
+    #[cfg(test)]
+    pub fn of_flow(&self, number: u16) -> Vec<u8> {
+        let mut frame = self.frame.clone();
+        frame[self.number_at..][..2].copy_from_slice(&number.to_be_bytes());
+        for &at in &self.complement_at {
+            frame[at..][..2].copy_from_slice(&(!number).to_be_bytes());
+        }
+        frame
+    }
+}
+
 /// What n1 sends to the gateway, with that TTL or hop limit.
 pub fn sent(family: Family, hop_limit: u8) -> Packet {
     packet(
@@ -147,21 +168,12 @@ fn checksum(start: u32, bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    fn of_flow(packet: &Packet, number: u16) -> Vec<u8> {
-        let mut frame = packet.frame.clone();
-        frame[packet.number_at..][..2].copy_from_slice(&number.to_be_bytes());
-        for &at in &packet.complement_at {
-            frame[at..][..2].copy_from_slice(&(!number).to_be_bytes());
-        }
-        frame
-    }
-
     #[test]
     fn every_flow_has_right_checksums() {
         for family in Family::ALL {
             let packet = sent(family, 64);
             for number in [0, 1, FLOWS - 1] {
-                let frame = of_flow(&packet, number);
+                let frame = packet.of_flow(number);
                 let ip = &frame[ETHERNET_LEN..];
                 let (udp, addresses) = match family {
                     Family::Ipv4 => {

@@ -4,11 +4,10 @@
 use super::Error;
 use super::forwarder::{Forwarder, Side};
 use super::packet::{self, FLOWS, Packet};
-use super::pin::pinned;
 use super::plan::Plan;
+use super::quiet::quietly;
 use super::raw_program::{self, Counter, Instruction, Kind, Register, Width};
 use super::rounds::{Experiment, Sample};
-use super::topology;
 use crate::demo::topology::{ETHERNET, FABRIC, Topology};
 use nix::net::if_::if_nametoindex;
 use std::os::fd::OwnedFd;
@@ -17,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Packets of the run that finds out how many make a measurement.
-const FIRST: u32 = 20_000;
+const FIRST: u32 = 50_000;
 /// How long the last packets may be on their way.
 const GRACE: Duration = Duration::from_millis(100);
 const HOP_LIMIT: u8 = 64;
@@ -107,10 +106,10 @@ impl Packets {
 
 impl Experiment for Packets {
     fn measure(&mut self, side: Side) -> Result<Sample, Error> {
-        let forwarder = Forwarder::start(side, self.plan.family, &self.pin_root)?;
+        let forwarder = Forwarder::start(side, &self.plan, &self.pin_root)?;
         let repeat = self.repeat.unwrap_or(FIRST);
-        let sample = pinned(|| self.send(repeat))??;
-        forwarder.check_packets(self.plan.name, sample.sent)?;
+        let sample = quietly(|| self.send(repeat))??;
+        forwarder.carried_exactly(sample.sent)?;
         if self.repeat.is_none() {
             let enough = sample.value * self.time.as_secs_f64();
             self.repeat = Some((enough as u32).max(FIRST));
@@ -167,12 +166,6 @@ fn sink(expected: &Packet, counter: &Counter) -> Vec<Instruction> {
     use Instruction as I;
     use Register::*;
     use Width::*;
-    let varies = |at: usize| {
-        let starts = expected.complement_at.iter().chain([&expected.number_at]);
-        starts
-            .into_iter()
-            .any(|&start| (start..start + 2).contains(&at))
-    };
     // Forward jumps are counted once it is known how far away the end is.
     let mut checks: Vec<Box<dyn Fn(i16) -> I>> = Vec::new();
     let mut program = vec![
@@ -187,7 +180,11 @@ fn sink(expected: &Packet, counter: &Counter) -> Vec<Instruction> {
     for (at, width, bytes) in chunks(expected) {
         let mut mask = [0; 4];
         for (index, byte) in mask.iter_mut().enumerate().take(width.bytes()) {
-            *byte = if varies(at + index) { 0 } else { 0xff };
+            *byte = if expected.varies_at(at + index) {
+                0
+            } else {
+                0xff
+            };
         }
         let mask = value(&mask[..width.bytes()]);
         checks.push(Box::new(move |_| I::load(width, R0, R2, at as i16)));
@@ -232,5 +229,75 @@ fn value(bytes: &[u8]) -> u32 {
         [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]),
         [a, b] => u32::from(u16::from_ne_bytes([a, b])),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::measurement::Family;
+    use std::collections::HashSet;
+    use std::os::fd::AsFd;
+
+    fn load(instructions: &[Instruction]) -> OwnedFd {
+        raw_program::load(Kind::Xdp, "bench_test", instructions).expect("needs root")
+    }
+
+    fn run(program: &OwnedFd, frame: &[u8]) -> (i32, Vec<u8>) {
+        let outcome = raw_program::test_run(program.as_fd(), frame, None, 1).unwrap();
+        (outcome.action, outcome.frame)
+    }
+
+    #[test]
+    fn the_generator_writes_a_packet_of_some_flow_whatever_was_there() {
+        for family in Family::ALL {
+            let packet = packet::sent(family, HOP_LIMIT);
+            let program = load(&generator(&packet));
+            let mut flows = HashSet::new();
+            for fill in [0x00, 0xff].repeat(20) {
+                let mut used = packet.clone();
+                used.frame[..packet.header_len].fill(fill);
+                let (action, frame) = run(&program, &used.frame);
+                let number = [frame[packet.number_at], frame[packet.number_at + 1]];
+                let number = u16::from_be_bytes(number);
+                assert_eq!((action, frame), (XDP_PASS, packet.of_flow(number)));
+                flows.insert(number);
+            }
+            assert!(flows.len() > 1 && flows.iter().all(|&number| number < FLOWS));
+            assert_eq!(
+                run(&program, &packet.frame[..packet.header_len - 1]).0,
+                XDP_PASS
+            );
+        }
+    }
+
+    #[test]
+    fn the_sink_counts_what_was_forwarded_right_and_nothing_else() {
+        for family in Family::ALL {
+            let (right, sent) = (
+                packet::forwarded(family, HOP_LIMIT),
+                packet::sent(family, HOP_LIMIT),
+            );
+            let counter = Counter::new().expect("needs root");
+            let program = load(&sink(&right, &counter));
+            for flow in [0, 1, FLOWS - 1] {
+                assert_eq!(run(&program, &right.of_flow(flow)).0, XDP_DROP);
+            }
+            assert_eq!(counter.value().unwrap(), 3);
+
+            let varies = |at| right.varies_at(at);
+            for at in (0..right.header_len).filter(|&at| !varies(at)) {
+                let mut wrong = right.frame.clone();
+                wrong[at] ^= 0x10;
+                assert_eq!(run(&program, &wrong).0, XDP_PASS, "byte {at}");
+            }
+            let mut long = right.frame.clone();
+            long.push(0);
+            let short = &right.frame[..right.frame.len() - 1];
+            for wrong in [&sent.frame[..], &long, short] {
+                assert_eq!(run(&program, wrong).0, XDP_PASS);
+            }
+            assert_eq!(counter.value().unwrap(), 3);
+        }
     }
 }

@@ -4,8 +4,8 @@
 use super::Error;
 use super::forwarder::{Forwarder, Side};
 use super::packet;
-use super::pin::pinned;
 use super::plan::Plan;
+use super::quiet::quietly;
 use super::raw_program::{self, Instruction, Kind, Register};
 use super::rounds::{Experiment, Sample};
 use super::statistics::interquartile_mean;
@@ -58,7 +58,7 @@ impl Program {
         let began = Instant::now();
         let mut figures = Vec::new();
         while figures.is_empty() || began.elapsed() < self.time {
-            let outcome = raw_program::test_run(program, &self.frame, self.ifindex, REPEAT)
+            let outcome = raw_program::test_run(program, &self.frame, Some(self.ifindex), REPEAT)
                 .map_err(Error::system("test run"))?;
             let hop_limit = packet::hop_limit_at(self.plan.family);
             let hop_limit = outcome.frame.get(hop_limit).copied().unwrap_or(0);
@@ -88,16 +88,16 @@ impl Program {
 
 impl Experiment for Program {
     fn measure(&mut self, side: Side) -> Result<Sample, Error> {
-        let forwarder = Forwarder::start(side, self.plan.family, &self.pin_root)?;
+        let forwarder = Forwarder::start(side, &self.plan, &self.pin_root)?;
         if side == Side::Peer {
-            return pinned(|| self.run(self.empty.as_fd(), side))?;
+            return quietly(|| self.run(self.empty.as_fd(), side))?;
         }
         let program = pinned_program(&self.pin_root)?;
         let fd = program
             .fd()
             .map_err(|e| failed_to_open(io::Error::other(e)))?;
-        let sample = pinned(|| self.run(fd.as_fd(), side))??;
-        forwarder.check_runs(self.plan.name, sample.sent)?;
+        let sample = quietly(|| self.run(fd.as_fd(), side))??;
+        forwarder.carried_exactly(sample.sent)?;
         Ok(sample)
     }
 }

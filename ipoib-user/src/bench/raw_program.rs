@@ -295,10 +295,10 @@ pub fn live_frames(program: &OwnedFd, frame: &[u8], ifindex: u32, repeat: u32) -
     unsafe { bpf(command::PROG_TEST_RUN, &mut run) }.map(drop)
 }
 
-/// What a test run of a TC program brought.
+/// What a test run brought.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the last run returned: a TC action.
+    /// What the last run returned.
     pub action: i32,
     /// Nanoseconds a run, rounded down.
     pub nanoseconds: u32,
@@ -306,16 +306,17 @@ pub struct Outcome {
     pub frame: Vec<u8>,
 }
 
-/// Runs a TC program `repeat` times over one and the same frame, as if it had arrived on `ifindex`
-/// of the calling thread's namespace. The action that it returns is not taken.
+/// Runs a program `repeat` times over one and the same frame; what it says is to be done with the
+/// frame is not done. A TC program finds the frame arrived on `ifindex`, if given, of the calling
+/// thread's namespace.
 pub fn test_run(
     program: BorrowedFd<'_>,
     frame: &[u8],
-    ifindex: u32,
+    ifindex: Option<u32>,
     repeat: u32,
 ) -> io::Result<Outcome> {
     let mut context = [0u8; SKB_CONTEXT];
-    context[SKB_IFINDEX..].copy_from_slice(&ifindex.to_ne_bytes());
+    context[SKB_IFINDEX..].copy_from_slice(&ifindex.unwrap_or(0).to_ne_bytes());
     // Programs may make a link header longer.
     let mut out = vec![0u8; frame.len() + 64];
     let mut run = TestRun {
@@ -325,7 +326,7 @@ pub fn test_run(
         size_out: out.len() as u32,
         data_out: out.as_mut_ptr() as u64,
         repeat,
-        context_size_in: SKB_CONTEXT as u32,
+        context_size_in: ifindex.map_or(0, |_| SKB_CONTEXT as u32),
         context_in: context.as_ptr() as u64,
         ..TestRun::default()
     };
