@@ -5,7 +5,7 @@ use super::Error;
 use super::plan::Plan;
 use super::topology;
 use crate::datapath::{Datapath, Options, Order};
-use crate::demo::measurement::Family;
+use crate::show::Family;
 use ipoib_ebpf::tables::PortCounters;
 use std::fmt;
 use std::fs;

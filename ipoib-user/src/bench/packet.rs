@@ -3,7 +3,7 @@
 //! sees no two packets in a row of one flow, and the kernel would look a route up once for them all.
 
 use super::topology::{self, Mac};
-use crate::demo::measurement::Family;
+use crate::show::Family;
 use ipoib_ebpf::wire::link::{ETHERNET_LEN, ethertype};
 use ipoib_ebpf::wire::{ipv4, ipv6, protocol};
 use std::net::{Ipv4Addr, Ipv6Addr};

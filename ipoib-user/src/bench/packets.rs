@@ -235,7 +235,7 @@ fn value(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::measurement::Family;
+    use crate::show::Family;
     use std::collections::HashSet;
     use std::os::fd::AsFd;
 

@@ -1,6 +1,6 @@
 //! What is measured: a row's name, unit and target, and how to get it.
 
-use crate::demo::measurement::Family;
+use crate::show::Family;
 use serde::Serialize;
 
 /// How a figure comes about.

@@ -327,7 +327,7 @@ pub fn test_run(
         data_out: out.as_mut_ptr() as u64,
         repeat,
         context_size_in: ifindex.map_or(0, |_| SKB_CONTEXT as u32),
-        context_in: context.as_ptr() as u64,
+        context_in: ifindex.map_or(0, |_| context.as_ptr() as u64),
         ..TestRun::default()
     };
     // SAFETY: all three buffers have the sizes given and outlive the call; the kernel writes to

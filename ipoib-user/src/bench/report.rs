@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::plan::{Kind, Plan};
 use super::rounds::{Round, Sample};
 use super::rows::{self, Row};
-use crate::cli::report::VERSION;
+use crate::show::VERSION;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;

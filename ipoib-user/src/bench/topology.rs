@@ -1,9 +1,9 @@
 //! The benchmark's network: that of the demo, where nothing is left to be resolved while something
 //! is measured, and with many addresses behind n2.
 
-use crate::demo::measurement::Family;
 use crate::demo::topology::{ETHERNET, FABRIC, SIDES, Side, Topology};
 use crate::netns::{Error, Namespace};
+use crate::show::Family;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The word in the names of the benchmark's namespaces.
