@@ -33,7 +33,7 @@ pub fn ipoib_ingress(context: TcContext) -> i32 {
 fn action(verdict: Verdict) -> i32 {
     match verdict {
         Verdict::HandUp(_) => TC_ACT_UNSPEC,
-        Verdict::Drop(_) => TC_ACT_SHOT as i32,
+        Verdict::Drop(_) => TC_ACT_SHOT,
         Verdict::Forward(forward) => match forward.via {
             // SAFETY: the helper has no memory argument.
             Via::Bare => unsafe { bpf_redirect(forward.ifindex, 0) as i32 },

@@ -39,7 +39,7 @@ impl Tables<Skb> for Kernel {
     fn port(&self, ifindex: u32) -> Option<Port> {
         // SAFETY: a row is 8 aligned bytes that user space replaces as a whole; the copy taken here
         // is one load.
-        unsafe { PORTS.get(&ifindex) }.copied()
+        unsafe { PORTS.get(ifindex) }.copied()
     }
 
     #[inline(always)]
