@@ -97,7 +97,7 @@ pub fn is_executable(file: &Path) -> bool {
 }
 
 /// Whether this process is root.
-pub fn is_root() -> Result<bool> {
+fn is_root() -> Result<bool> {
     let status = fs::read_to_string("/proc/self/status")
         .context("cannot read /proc/self/status: is /proc mounted?")?;
     Ok(effective_uid(&status) == Some(0))
@@ -109,18 +109,24 @@ fn effective_uid(status: &str) -> Option<u32> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// What is needed to become root: nothing, or sudo. Ask before long work, so that it isn't in vain.
+pub fn way_to_root(what: &str) -> Result<Option<PathBuf>> {
+    if is_root()? {
+        return Ok(None);
+    }
+    match find("sudo") {
+        Some(sudo) => Ok(Some(sudo)),
+        None => bail!("{what} must run as root: run this as root, or install sudo"),
+    }
+}
+
 /// A command that runs `program` as root: itself, or through sudo with the variables in `vars`.
 pub fn as_root(program: &OsStr, vars: &[(&str, &OsStr)]) -> Result<Command> {
-    if is_root()? {
+    let what = Path::new(program).file_name().unwrap_or(program);
+    let Some(sudo) = way_to_root(&what.to_string_lossy())? else {
         let mut command = Command::new(program);
         command.envs(vars.iter().copied());
         return Ok(command);
-    }
-    let Some(sudo) = find("sudo") else {
-        bail!(
-            "`{}` must run as root, and there is no sudo: run this as root, or install sudo",
-            program.display()
-        );
     };
     let mut command = Command::new(sudo);
     // sudo replaces PATH by its own and may drop the rest: hand over what is needed by name.

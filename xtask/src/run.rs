@@ -42,6 +42,7 @@ pub fn bench(toolchain: &Toolchain, args: &[OsString]) -> Result<ExitCode> {
 
 /// Builds `ipoib` and becomes it, as root.
 fn ipoib(toolchain: &Toolchain, verb: Verb, args: &[OsString]) -> Result<ExitCode> {
+    command::way_to_root("ipoib")?;
     let tools = Setup::new(toolchain).tools(verb)?;
     let options = Options {
         release: true,

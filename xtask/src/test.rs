@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::build::{self, Options};
@@ -45,6 +45,7 @@ pub fn test(toolchain: &Toolchain, args: &TestArgs) -> Result<()> {
     if args.lab {
         return lab::suite(toolchain, &args.kernel, args.filter.as_deref(), &args.args);
     }
+    let sudo = command::way_to_root("the test programs")?;
     let tools = Setup::new(toolchain).tools(Verb::Test)?;
     let options = Options::default();
     let object = build::object(toolchain, &options)?;
@@ -58,7 +59,9 @@ pub fn test(toolchain: &Toolchain, args: &TestArgs) -> Result<()> {
     if let Some(bpftool) = &tools.bpftool {
         cargo.env("IPOIB_BPFTOOL", bpftool);
     }
-    if let Some(runner) = runner(toolchain)? {
+    if let Some(sudo) = sudo {
+        let runner = toolchain.tools().join("as-root");
+        command::write_script(&runner, &runner_script(&sudo))?;
         cargo.arg("--config").arg(format!(
             "target.{}.runner=[{:?}]",
             toolchain.version.host,
@@ -81,19 +84,7 @@ fn names_package(args: &[OsString]) -> bool {
         .any(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
 }
 
-/// What runs the test programs as root; nothing where we are root.
-fn runner(toolchain: &Toolchain) -> Result<Option<PathBuf>> {
-    if command::is_root()? {
-        return Ok(None);
-    }
-    let Some(sudo) = command::find("sudo") else {
-        bail!("tests must run as root, and there is no sudo: run this as root, or install sudo");
-    };
-    let runner = toolchain.tools().join("as-root");
-    command::write_script(&runner, &runner_script(&sudo))?;
-    Ok(Some(runner))
-}
-
+/// What runs a test program as root.
 fn runner_script(sudo: &Path) -> String {
     let mut text = format!("#!/bin/sh\nexec {} -E env", command::quote(sudo));
     for name in VARIABLES {
