@@ -2,6 +2,7 @@
 //! the machine's apt names and unpacked below `target/lab/<version>`; nothing is installed.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -228,7 +229,8 @@ fn decompress(tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The headers name each other by the paths that they would be installed under.
+/// The headers name each other by the paths that they would be installed under; and where they
+/// hold the kernel's types, building a module takes pahole, for types that nobody asks for.
 fn relocate(root: &Path, release: &str) -> Result<()> {
     let makefile = headers(root, release).join("Makefile");
     let text = fs::read_to_string(&makefile)
@@ -238,7 +240,10 @@ fn relocate(root: &Path, release: &str) -> Result<()> {
         &format!(" {}/", root.join("usr/src").display()),
     );
     fs::write(&makefile, text)?;
-    Ok(())
+    match fs::remove_file(headers(root, release).join("vmlinux")) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
