@@ -1,6 +1,7 @@
 //! The `bench` verb's work: the datapath against plain kernel forwarding, in namespaces, on this
 //! machine, in turns. What it reports are ratios; nothing stays behind, whatever ends it.
 
+mod cpu;
 mod error;
 mod forwarder;
 mod leftovers;
@@ -10,7 +11,6 @@ mod packets;
 
 mod plan;
 mod program;
-mod quiet;
 mod raw_program;
 mod report;
 mod rounds;

@@ -2,10 +2,10 @@
 //! gateway's stack as if n1's port had received them, and another one counts them at n2's port.
 
 use super::Error;
+use super::cpu::on_one_cpu;
 use super::forwarder::{Forwarder, Side};
 use super::packet::{self, FLOWS, Packet};
 use super::plan::Plan;
-use super::quiet::quietly;
 use super::raw_program::{self, Counter, Instruction, Kind, Register, Width};
 use super::rounds::{Experiment, Sample};
 use crate::demo::topology::{ETHERNET, FABRIC, Topology};
@@ -108,7 +108,7 @@ impl Experiment for Packets {
     fn measure(&mut self, side: Side) -> Result<Sample, Error> {
         let forwarder = Forwarder::start(side, &self.plan, &self.pin_root)?;
         let repeat = self.repeat.unwrap_or(FIRST);
-        let sample = quietly(|| self.send(repeat))??;
+        let sample = on_one_cpu(|| self.send(repeat))??;
         forwarder.carried_exactly(sample.sent)?;
         if self.repeat.is_none() {
             let enough = sample.value * self.time.as_secs_f64();

@@ -2,10 +2,10 @@
 //! kernel's own test run. No device, and the redirect that the program asks for does not happen.
 
 use super::Error;
+use super::cpu::on_one_cpu;
 use super::forwarder::{Forwarder, Side};
 use super::packet;
 use super::plan::Plan;
-use super::quiet::quietly;
 use super::raw_program::{self, Instruction, Kind, Register};
 use super::rounds::{Experiment, Sample};
 use super::statistics::interquartile_mean;
@@ -90,13 +90,13 @@ impl Experiment for Program {
     fn measure(&mut self, side: Side) -> Result<Sample, Error> {
         let forwarder = Forwarder::start(side, &self.plan, &self.pin_root)?;
         if side == Side::Peer {
-            return quietly(|| self.run(self.empty.as_fd(), side))?;
+            return on_one_cpu(|| self.run(self.empty.as_fd(), side))?;
         }
         let program = pinned_program(&self.pin_root)?;
         let fd = program
             .fd()
             .map_err(|e| failed_to_open(io::Error::other(e)))?;
-        let sample = quietly(|| self.run(fd.as_fd(), side))??;
+        let sample = on_one_cpu(|| self.run(fd.as_fd(), side))??;
         forwarder.carried_exactly(sample.sent)?;
         Ok(sample)
     }

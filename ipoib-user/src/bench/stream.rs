@@ -4,7 +4,6 @@
 use super::Error;
 use super::forwarder::{Forwarder, Side};
 use super::plan::Plan;
-use super::quiet::go_first;
 use super::rounds::{Experiment, Sample};
 use crate::demo::topology::{ETHERNET, Topology};
 use std::io::{self, ErrorKind, Read, Write};
@@ -209,7 +208,6 @@ fn connect(plan: &Plan, topology: &Topology) -> Result<(TcpStream, TcpStream), E
 
 /// Sends while it may, until told to stop, then closes.
 fn send(mut to: TcpStream, shared: &Shared) -> io::Result<()> {
-    go_first();
     let buffer = vec![0; BUFFER];
     while !shared.stop.load(Ordering::Relaxed) {
         if !shared.send.load(Ordering::Relaxed) {
@@ -224,7 +222,6 @@ fn send(mut to: TcpStream, shared: &Shared) -> io::Result<()> {
 
 /// Receives until the other end closes.
 fn receive(mut from: TcpStream, shared: &Shared) -> io::Result<()> {
-    go_first();
     let mut buffer = vec![0; BUFFER];
     loop {
         match unless_interrupted(from.read(&mut buffer))? {

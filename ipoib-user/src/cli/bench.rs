@@ -57,9 +57,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let failed = |error: bench::Error| Failure::new(error.exit_code(), error);
     let report = bench::run(&options, &stop, &mut |line| eprintln!("{line}")).map_err(failed)?;
-    if let Some(directory) = &args.out {
-        report.keep(directory).map_err(failed)?;
-    }
     let text = match args.json {
         true => report.json().map_err(|e| Failure::new(3, e))? + "\n",
         false => report.text(),
@@ -67,5 +64,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     io::stdout()
         .write_all(text.as_bytes())
         .map_err(|e| Failure::new(1, format!("writing the result: {e}")))?;
+    if let Some(directory) = &args.out {
+        report.keep(directory).map_err(failed)?;
+    }
     Ok(ExitCode::from(u8::from(!report.ok())))
 }

@@ -1,5 +1,4 @@
-//! Quiet for a measurement on a machine that does other things, too: its threads go first, and what
-//! runs on one CPU stays there, on the same one in every round.
+//! Less noise: what runs on one CPU stays there, on the same one in every round.
 
 use super::Error;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -7,12 +6,11 @@ use nix::unistd::Pid;
 use std::panic::resume_unwind;
 use std::thread;
 
-/// Runs `work` in a thread that goes first, on the last CPU that this one may use (the first has
-/// the interrupts), and returns its value. A panic in it continues here.
-pub fn quietly<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+/// Runs `work` in a thread on the last CPU that this one may use (the first has the interrupts), and
+/// returns its value. A panic in it continues here.
+pub fn on_one_cpu<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     thread::scope(|scope| {
         let settled = || {
-            go_first();
             stay_on_last_cpu()?;
             Ok(work())
         };
@@ -22,15 +20,6 @@ pub fn quietly<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         let outcome: nix::Result<T> = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         outcome.map_err(|errno| Error::system("choosing a CPU")(errno.into()))
     })
-}
-
-/// Lets the calling thread, for as long as it lives, run before all that have not asked for it. Not
-/// as a real-time thread: the kernel's own, that work for it, must get their turns.
-pub fn go_first() {
-    const FIRST: libc::c_int = -20;
-    // SAFETY: the call has no memory argument; 0 is on Linux the calling thread alone. To be
-    // refused only means more noise.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, FIRST) };
 }
 
 fn stay_on_last_cpu() -> nix::Result<()> {
@@ -58,13 +47,13 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let before = cpus();
-        assert_eq!(quietly(cpus).unwrap(), [*before.last().unwrap()]);
+        assert_eq!(on_one_cpu(cpus).unwrap(), [*before.last().unwrap()]);
         assert_eq!(cpus(), before);
     }
 
     #[test]
     fn a_panic_continues_in_the_caller() {
-        let caught = std::panic::catch_unwind(|| quietly(|| panic!("from inside")));
+        let caught = std::panic::catch_unwind(|| on_one_cpu(|| panic!("from inside")));
         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"from inside"));
     }
 }
