@@ -220,12 +220,11 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     query: &RouteQuery,
 ) -> Result<(Forward, LinkLayer, u32), Reason> {
     let header = &query.header;
-    match header.family {
-        Family::Ipv6 if host.ipv6_forwarding == 0 => return Err(Reason::ForwardingOff),
-        Family::Ipv4 if query.segment_len as u32 > host.smallest_route_mtu => {
-            return Err(Reason::TooBig);
-        }
-        _ => {}
+    if header.family == Family::Ipv6 && host.ipv6_forwarding == 0 {
+        return Err(Reason::ForwardingOff);
+    }
+    if query.segment_len as u32 > host.smallest_route_mtu {
+        return Err(Reason::TooBig);
     }
     if tables.is_local(&header.local(header.source)) {
         return Err(Reason::OwnSource);

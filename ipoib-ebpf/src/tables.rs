@@ -56,8 +56,8 @@ pub struct LocalAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Host {
-    /// Smallest `mtu` that an IPv4 route carries without a lock, or `u32::MAX`: the kernel's
-    /// forwarding honours it, `bpf_fib_lookup` does not (`ip_mtu_from_fib_result()`).
+    /// Smallest `mtu` that a route carries without a lock, or `u32::MAX`: the kernel's forwarding
+    /// honours it, `bpf_fib_lookup` does not (`ip_mtu_from_fib_result()`, `ip6_mtu_from_fib6()`).
     pub smallest_route_mtu: u32,
     /// 1 where `net.ipv6.conf.all.forwarding` is on: the kernel asks it for every packet, whatever
     /// the port's own setting (`ip6_forward()`).

@@ -249,6 +249,44 @@ fn a_route_with_its_own_mtu_is_honoured_locked_or_not() {
 }
 
 #[test]
+fn what_exceeds_an_ipv6_routes_own_mtu_goes_up_locked_or_not() {
+    for lock in [&["mtu", "1300"][..], &["mtu", "lock", "1300"]] {
+        let gateway = Gateway::build();
+        let mut route = vec!["-6", "route", "add", "fd00:9::/64", "via", "fd00:2::2"];
+        route.extend(lock);
+        gateway.gateway.ip(&route).unwrap();
+        let options = gateway.options();
+        let datapath = gateway
+            .gateway
+            .run(|| Datapath::start(&options))
+            .unwrap()
+            .expect("it starts");
+        let source = Side::Fabric.address(false);
+        let destination = "fd00:9::1".parse().unwrap();
+        let packet = |size| Ip::udp(source, destination, (1, 2), &vec![6; size]);
+        let socket = gateway.socket(Side::Fabric);
+        socket.send(&to_gateway(
+            &gateway,
+            Side::Fabric,
+            0x86dd,
+            &packet(1253).bytes(),
+        ));
+        // What becomes of it is the kernel's word; that it is asked is ours.
+        eventually("it goes up", || {
+            handed_up(&datapath, "ib0", Reason::TooBig).packets == 1
+        });
+        let frame = to_gateway(&gateway, Side::Fabric, 0x86dd, &packet(1252).bytes());
+        expect_egress(
+            &gateway,
+            Side::Fabric,
+            &frame,
+            false,
+            &forwarded(packet(1252)),
+        );
+    }
+}
+
+#[test]
 fn fragments_and_options_go_up_and_the_kernel_forwards_them() {
     let (gateway, datapath) = Gateway::start();
     for from in SIDES {

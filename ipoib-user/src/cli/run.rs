@@ -85,6 +85,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::new(3, format_args!("watching for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
     let options = Options {
         ports: args.ib.iter().chain(&args.eth).cloned().collect(),
         order: args.order.into(),
@@ -101,6 +102,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         tokio::select! {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
+            _ = hang_up.recv() => break,
             _ = watch.tick() => {
                 if let Some(obstacles) = datapath.watch()? {
                     held(obstacles, args.json);

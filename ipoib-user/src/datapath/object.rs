@@ -14,6 +14,8 @@ const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Bits of the capability sets (`linux/capability.h`).
 const NEEDED: [(u32, &str); 3] = [(39, "CAP_BPF"), (12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON")];
 const CAP_SYS_ADMIN: u32 = 21;
+/// How often a program is offered again to a verifier that a signal has interrupted.
+const RETRIES: usize = 3;
 /// Oldest release that the project is tried on.
 const OLDEST: (u32, u32) = (6, 1);
 
@@ -53,7 +55,22 @@ pub fn load(object: &[u8]) -> Result<Ebpf, Error> {
         }
         _ => Error::Load(chain(&error)),
     })?;
-    match ingress(&mut ebpf)?.load() {
+    let mut verified = ingress(&mut ebpf)?.load();
+    for _ in 0..RETRIES {
+        match &verified {
+            // A signal interrupts the verifier; what aya then asks it for is a log without an end.
+            Err(ProgramError::LoadError { io_error, .. })
+                if matches!(
+                    io_error.raw_os_error(),
+                    Some(libc::EINTR | libc::EAGAIN | libc::ENOSPC)
+                ) =>
+            {
+                verified = ingress(&mut ebpf)?.load();
+            }
+            _ => break,
+        }
+    }
+    match verified {
         Ok(()) => Ok(ebpf),
         Err(ProgramError::LoadError {
             io_error,

@@ -1,4 +1,4 @@
-//! What the IPv4 routes say about MTU, by RTM_GETROUTE: the datapath has to know the smallest one,
+//! What the routes say about MTU, by RTM_GETROUTE: the datapath has to know the smallest one,
 //! because `bpf_fib_lookup` does not look at it.
 
 use super::Error;
@@ -13,16 +13,23 @@ const RTAX_LOCK: u16 = 1;
 /// Metric: the MTU.
 const RTAX_MTU: u16 = 2;
 
-/// The smallest `mtu` that an IPv4 route of any table carries without a lock, or `u32::MAX`.
+/// The smallest `mtu` that a route of either family and any table carries without a lock, or
+/// `u32::MAX`.
 ///
-/// The kernel's forwarding takes it (`ip_dst_mtu_maybe_forward()`); `bpf_fib_lookup` takes a locked
-/// one only (`ip_mtu_from_fib_result()`). For IPv6 both take only a locked one.
+/// The kernel's forwarding takes it (`ip_dst_mtu_maybe_forward()`, `ip6_dst_mtu_maybe_forward()`);
+/// `bpf_fib_lookup` takes a locked one only (`ip_mtu_from_fib_result()`, `ip6_mtu_from_fib6()`).
 pub fn smallest_mtu() -> Result<u32, Error> {
+    let ipv4 = smallest_mtu_of(libc::AF_INET, "the IPv4 routes")?;
+    let ipv6 = smallest_mtu_of(libc::AF_INET6, "the IPv6 routes")?;
+    Ok(ipv4.min(ipv6))
+}
+
+fn smallest_mtu_of(family: i32, what: &'static str) -> Result<u32, Error> {
     let mut body = [0; RTMSG_LEN];
-    body[0] = libc::AF_INET as u8;
+    body[0] = family as u8;
     let question = Question {
         protocol: libc::NETLINK_ROUTE as isize,
-        what: "the IPv4 routes",
+        what,
         ask: libc::RTM_GETROUTE,
         answer: libc::RTM_NEWROUTE,
         dump: true,
@@ -35,7 +42,8 @@ pub fn smallest_mtu() -> Result<u32, Error> {
 /// The unlocked MTU of an RTM_NEWROUTE, if it has one. An exception has none: it is a path MTU that
 /// was learnt, which `bpf_fib_lookup` heeds.
 fn read(body: &[u8]) -> Option<u32> {
-    if *body.first()? as i32 != libc::AF_INET || u32_at(body, 8)? & RTM_F_CLONED != 0 {
+    let family = *body.first()? as i32;
+    if family != libc::AF_INET && family != libc::AF_INET6 || u32_at(body, 8)? & RTM_F_CLONED != 0 {
         return None;
     }
     let (mut mtu, mut locks) = (None, 0);
