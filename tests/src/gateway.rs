@@ -10,7 +10,8 @@
 //! ```
 
 use crate::raw_socket::RawSocket;
-use ipoib_ebpf::tables::{Counter, PortCounters};
+use aya::programs::{ProgramInfo, SchedClassifier, TcAttachType};
+use ipoib_ebpf::tables::{Counter, PortCounters, names};
 use ipoib_ebpf::verdict::Reason;
 use ipoib_ebpf::wire::link::LinkLayer;
 use ipoib_user::datapath::{Datapath, Options, Order};
@@ -350,6 +351,35 @@ impl Gateway {
             .run(|| RawSocket::open(side.interface()))
             .unwrap()
             .unwrap()
+    }
+
+    /// Names of the tcx programs on the ingress of a port of the gateway, in order; none where the
+    /// kernel has no tcx.
+    pub fn tcx(&self, port: &str) -> Vec<String> {
+        let query = || SchedClassifier::query_tcx(port, TcAttachType::Ingress);
+        let programs = self.gateway.run(query).unwrap();
+        let name = |p: ProgramInfo| p.name_as_str().unwrap_or("?").to_owned();
+        programs.map_or_else(
+            |_| Vec::new(),
+            |(_, list)| list.into_iter().map(name).collect(),
+        )
+    }
+
+    /// Waits until our program is off a port. A child that another test of this process forks holds
+    /// copies of every link until it runs its own program, so a dropped one may stay for a moment.
+    pub fn wait_detached(&self, port: &str) {
+        eventually("our program is off", || {
+            !self.tcx(port).iter().any(|name| name == names::INGRESS)
+        });
+    }
+
+    /// Takes the datapath off.
+    pub fn stop(&self, datapath: Datapath) {
+        let ports = datapath.report().unwrap_or_else(|error| panic!("{error}"));
+        self.gateway.run(|| drop(datapath)).unwrap();
+        for port in ports {
+            self.wait_detached(&port.link.name);
+        }
     }
 
     /// The index of an interface of the gateway.

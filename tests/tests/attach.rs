@@ -1,7 +1,6 @@
 //! Starting: beside other programs, where something forbids it, and on what is no port. After a
 //! refusal nothing is attached and nothing is pinned.
 
-use aya::programs::{SchedClassifier, TcAttachType};
 use ipoib_ebpf::verdict::Reason;
 use ipoib_tests::gateway::{Gateway, PATIENCE, Side, counters, eventually, handed_up};
 use ipoib_tests::packets::{Ip, link_header};
@@ -24,29 +23,11 @@ fn refused(gateway: &Gateway, options: &Options) -> String {
         "pins stay behind after: {error}"
     );
     for port in ["ib0", "eth0"] {
-        let names = tcx(gateway, port);
-        assert!(
-            !names.iter().any(|n| n.starts_with("ipoib")),
-            "{names:?} after: {error}"
-        );
+        gateway.wait_detached(port);
     }
     let text = error.to_string();
     assert!(!text.contains('\n'), "more than one line: {text}");
     text
-}
-
-/// Names of the tcx programs on a port's ingress, in order.
-fn tcx(gateway: &Gateway, port: &str) -> Vec<String> {
-    gateway
-        .gateway
-        .run(|| {
-            let (_, programs) = SchedClassifier::query_tcx(port, TcAttachType::Ingress).unwrap();
-            programs
-                .iter()
-                .map(|p| p.name_as_str().unwrap_or("?").to_owned())
-                .collect()
-        })
-        .unwrap()
 }
 
 /// Runs a command inside the gateway.
@@ -106,7 +87,7 @@ fn another_tcx_program_is_refused_unless_an_order_is_given() {
 
     options.order = Order::Before;
     let datapath = start(&gateway, &options).unwrap();
-    assert_eq!(tcx(&gateway, "ib0"), ["ipoib_ingress", "witness"]);
+    assert_eq!(gateway.tcx("ib0"), ["ipoib_ingress", "witness"]);
     let seen = witness.packets();
     forward_one(&gateway, &datapath);
     assert_eq!(
@@ -114,15 +95,15 @@ fn another_tcx_program_is_refused_unless_an_order_is_given() {
         seen,
         "in front, we take our packets from it"
     );
-    drop(datapath);
+    gateway.stop(datapath);
 
     options.order = Order::After;
     let datapath = start(&gateway, &options).unwrap();
-    assert_eq!(tcx(&gateway, "ib0"), ["witness", "ipoib_ingress"]);
+    assert_eq!(gateway.tcx("ib0"), ["witness", "ipoib_ingress"]);
     forward_one(&gateway, &datapath);
     eventually("behind it, it sees them", || witness.packets() == seen + 1);
-    drop(datapath);
-    assert_eq!(tcx(&gateway, "ib0"), ["witness"]);
+    gateway.stop(datapath);
+    assert_eq!(gateway.tcx("ib0"), ["witness"]);
 }
 
 #[test]
@@ -147,14 +128,14 @@ fn a_filter_of_tc_is_refused_unless_an_order_is_given() {
     let seen = witness.packets();
     forward_one(&gateway, &datapath);
     assert_eq!(witness.packets(), seen);
-    drop(datapath);
+    gateway.stop(datapath);
 
     options.order = Order::After;
     let datapath = start(&gateway, &options).unwrap();
     assert_eq!(datapath.report().unwrap()[0].method, Method::Clsact);
     forward_one(&gateway, &datapath);
     eventually("behind it, it sees them", || witness.packets() == seen + 1);
-    gateway.gateway.run(|| drop(datapath)).unwrap();
+    gateway.stop(datapath);
     let filters = inside(&gateway, &["tc", "filter", "show", "dev", "ib0", "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
     assert!(
@@ -367,7 +348,7 @@ fn a_second_datapath_is_refused_by_its_pins_and_by_its_ports() {
     assert!(programs.iter().any(|p| p.ours), "{programs:?}");
     // The refused ones took nothing away.
     forward_one(&gateway, &datapath);
-    drop(datapath);
+    gateway.stop(datapath);
     start(&gateway, &elsewhere).unwrap_or_else(|error| panic!("{error}"));
 }
 

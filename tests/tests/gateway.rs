@@ -725,7 +725,7 @@ fn a_new_address_of_the_host_is_known_after_a_refresh() {
 #[test]
 fn without_the_datapath_the_kernel_forwards_alone() {
     let (gateway, datapath) = Gateway::start();
-    drop(datapath);
+    gateway.stop(datapath);
     let packet = udp(Side::Fabric, true, 20, 2);
     let kernel = gateway.kernel_forwarded(true);
     let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes());
