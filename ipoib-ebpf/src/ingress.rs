@@ -6,9 +6,9 @@
 use crate::packet::Packet;
 use crate::rewrite;
 use crate::tables::{Host, NO_PORT, Port, Route, RouteQuery, Tables, link_layer};
-use crate::verdict::{Forward, Reason, Verdict, Via};
+use crate::verdict::{Forward, NextHop, Reason, Refusal, Verdict};
 use crate::wire::link::{Ethernet, Ipoib, LinkHeader, LinkLayer, NoLink, ethertype};
-use crate::wire::{Family, Header, ipv4, ipv6, protocol};
+use crate::wire::{Family, Header, field, ipv4, ipv6, protocol};
 
 /// Bytes behind the link header that one look at a packet needs: an IPv6 header and the ports, or
 /// the TCP header length.
@@ -23,57 +23,55 @@ const TAKEN_FROM_PACKET: usize = 10;
 pub fn ingress<P: Packet, T: Tables<P>>(packet: &mut P, tables: &T) -> Verdict {
     let bytes = packet.len() as u64;
     let Some(port) = tables.port(packet.ifindex()) else {
-        let verdict = Verdict::HandUp(Reason::UnknownPort);
-        count(tables, NO_PORT, None, verdict, bytes);
-        return verdict;
+        return refuse(tables, NO_PORT, Reason::UnknownPort.into(), bytes);
     };
+    // Written through a reference, not returned: joined with the refusals' ways, its words would
+    // have no value there, and the compiler saves such words to the stack all the same.
+    let mut forward = Forward::NOWHERE;
     let outcome = match link_layer(&port) {
-        Some(LinkLayer::Ethernet) => decide::<Ethernet, P, T>(packet, tables, &port),
-        Some(LinkLayer::Ipoib) => decide::<Ipoib, P, T>(packet, tables, &port),
-        Some(LinkLayer::None) => decide::<NoLink, P, T>(packet, tables, &port),
-        None => Err(Verdict::HandUp(Reason::UnknownPort)),
+        Some(LinkLayer::Ethernet) => decide::<Ethernet, P, T>(packet, tables, &port, &mut forward),
+        Some(LinkLayer::Ipoib) => decide::<Ipoib, P, T>(packet, tables, &port, &mut forward),
+        Some(LinkLayer::None) => decide::<NoLink, P, T>(packet, tables, &port, &mut forward),
+        None => Err(Reason::UnknownPort.into()),
     };
     match outcome {
-        Ok(sent) => {
-            let verdict = Verdict::Forward(sent.forward);
-            count(tables, port.slot, Some(sent.family), verdict, bytes);
-            tables.count(sent.slot, |row| match sent.family {
-                Family::Ipv4 => row.sent_ipv4.add(bytes),
-                Family::Ipv6 => row.sent_ipv6.add(bytes),
-            });
-            verdict
-        }
-        Err(verdict) => {
-            count(tables, port.slot, None, verdict, bytes);
-            verdict
-        }
+        Ok(()) => Verdict::Forward(forward),
+        Err(refusal) => refuse(tables, port.slot, refusal, bytes),
     }
 }
 
-/// A packet that is ready to leave.
-struct Sent {
-    forward: Forward,
-    family: Family,
-    /// Counter row of the port it leaves by.
-    slot: u32,
-}
-
+/// Counts a packet that is not forwarded.
 #[inline(always)]
-fn count<P: Packet, T: Tables<P>>(
-    tables: &T,
-    slot: u32,
-    family: Option<Family>,
-    verdict: Verdict,
-    bytes: u64,
-) {
+fn refuse<P: Packet, T: Tables<P>>(tables: &T, slot: u32, refusal: Refusal, bytes: u64) -> Verdict {
     tables.count(slot, |row| {
         row.received.add(bytes);
-        match verdict {
-            Verdict::Forward(_) if family == Some(Family::Ipv6) => row.forwarded_ipv6.add(bytes),
-            Verdict::Forward(_) => row.forwarded_ipv4.add(bytes),
-            Verdict::HandUp(reason) => row.handed_up.of(reason).add(bytes),
-            Verdict::Drop(reason) => row.dropped.of(reason).add(bytes),
+        match refusal {
+            Refusal::HandUp(reason) => row.handed_up.of(reason).add(bytes),
+            Refusal::Drop(reason) => row.dropped.of(reason).add(bytes),
         }
+    });
+    refusal.into()
+}
+
+/// Counts a packet that came in by one port and leaves by another.
+#[inline(always)]
+fn count_forwarded<P: Packet, T: Tables<P>>(
+    tables: &T,
+    family: Family,
+    from: u32,
+    to: u32,
+    bytes: u64,
+) {
+    tables.count(from, |row| {
+        row.received.add(bytes);
+        match family {
+            Family::Ipv4 => row.forwarded_ipv4.add(bytes),
+            Family::Ipv6 => row.forwarded_ipv6.add(bytes),
+        }
+    });
+    tables.count(to, |row| match family {
+        Family::Ipv4 => row.sent_ipv4.add(bytes),
+        Family::Ipv6 => row.sent_ipv6.add(bytes),
     });
 }
 
@@ -82,27 +80,67 @@ fn decide<I: LinkHeader, P: Packet, T: Tables<P>>(
     packet: &mut P,
     tables: &T,
     port: &Port,
-) -> Result<Sent, Verdict> {
+    forward: &mut Forward,
+) -> Result<(), Refusal> {
     let host = tables.host();
     if host.held != 0 {
-        return Err(Verdict::HandUp(Reason::Held));
+        return Err(Reason::Held.into());
     }
-    let ifindex = packet.ifindex();
-    let query = read::<I, P>(packet, ifindex).map_err(Verdict::HandUp)?;
-    let (forward, out, slot) =
-        route::<I, P, T>(packet, tables, &host, port, &query).map_err(Verdict::HandUp)?;
+    let bytes = packet.len() as u64;
+    let query = query::<I, P>(packet)?;
+    let exit = route::<I, P, T>(packet, tables, &host, port, &query)?;
     let update_priority = host.update_priority != 0;
-    rewrite::for_egress::<I, P>(packet, &query.header, out, update_priority)?;
-    Ok(Sent {
-        forward,
-        family: query.header.family,
-        slot,
-    })
+    rewrite::for_egress::<I, P>(packet, &query.header, exit.link_layer, update_priority)?;
+    count_forwarded(tables, query.header.family, port.slot, exit.slot, bytes);
+    *forward = exit.forward;
+    Ok(())
 }
 
 /// Reads the packet and refuses what it shows itself must not be fast-forwarded.
 #[inline(always)]
-fn read<I: LinkHeader, P: Packet>(packet: &mut P, ifindex: u32) -> Result<RouteQuery, Reason> {
+fn query<I: LinkHeader, P: Packet>(packet: &mut P) -> Result<RouteQuery, Reason> {
+    link::<I, P>(packet)?;
+    let header = match family::<I, P>(packet)? {
+        Family::Ipv4 => {
+            let header = packet.bytes(I::LEN).ok_or(Reason::Malformed)?;
+            ipv4::check(header)?;
+            ipv4::read(header)
+        }
+        Family::Ipv6 => {
+            let header = packet.bytes(I::LEN).ok_or(Reason::Malformed)?;
+            ipv6::check(header)?;
+            ipv6::read(header)
+        }
+    };
+    // Padding behind the packet is the link layer's; a superpacket has none, and one whose header
+    // cannot say its length (BIG TCP) is the kernel's.
+    let len = I::LEN + header.total_len;
+    if packet.len() < len || packet.gso_size() != 0 && packet.len() != len {
+        return Err(Reason::Malformed);
+    }
+    if header.hop_limit <= 1 {
+        return Err(Reason::HopLimit);
+    }
+    let transport = transport::<I, P>(packet, &header)?;
+    let segment_len = match packet.gso_size() {
+        0 => header.total_len as u32,
+        size => header.header_len as u32 + u32::from(transport.len) + size,
+    };
+    if segment_len > u16::MAX as u32 {
+        return Err(Reason::TooBig);
+    }
+    Ok(RouteQuery {
+        header,
+        ifindex: packet.ifindex(),
+        source_port: transport.source_port,
+        destination_port: transport.destination_port,
+        segment_len: segment_len as u16,
+    })
+}
+
+/// Whether the frame is addressed to this host and its headers can be read.
+#[inline(always)]
+fn link<I: LinkHeader, P: Packet>(packet: &mut P) -> Result<(), Reason> {
     if !packet.is_for_this_host() {
         return Err(Reason::NotForHost);
     }
@@ -116,20 +154,7 @@ fn read<I: LinkHeader, P: Packet>(packet: &mut P, ifindex: u32) -> Result<RouteQ
             return Err(Reason::Malformed);
         }
     }
-    let header = match family::<I, P>(packet)? {
-        Family::Ipv4 => ipv4::read(packet.bytes(I::LEN).ok_or(Reason::Malformed)?)?,
-        Family::Ipv6 => ipv6::read(packet.bytes(I::LEN).ok_or(Reason::Malformed)?)?,
-    };
-    // Padding behind the packet is the link layer's; a superpacket has none, and one whose header
-    // cannot say its length (BIG TCP) is the kernel's.
-    let len = I::LEN + header.total_len;
-    if packet.len() < len || packet.gso_size() != 0 && packet.len() != len {
-        return Err(Reason::Malformed);
-    }
-    if header.hop_limit <= 1 {
-        return Err(Reason::HopLimit);
-    }
-    transport::<I, P>(packet, header, ifindex)
+    Ok(())
 }
 
 #[inline(always)]
@@ -151,66 +176,53 @@ fn family<I: LinkHeader, P: Packet>(packet: &P) -> Result<Family, Reason> {
     }
 }
 
-/// Ports, and the length of one segment where the packet is a superpacket.
+/// What is read of a transport header; zeros where the protocol has no ports.
+struct Transport {
+    /// Network byte order, like the other.
+    source_port: u16,
+    destination_port: u16,
+    /// Bytes of the header.
+    len: u16,
+}
+
 #[inline(always)]
-fn transport<I: LinkHeader, P: Packet>(
-    packet: &P,
-    header: Header,
-    ifindex: u32,
-) -> Result<RouteQuery, Reason> {
+fn transport<I: LinkHeader, P: Packet>(packet: &P, header: &Header) -> Result<Transport, Reason> {
     let at = match header.family {
         Family::Ipv4 => I::LEN + ipv4::HEADER_LEN,
         Family::Ipv6 => I::LEN + ipv6::HEADER_LEN,
     };
-    let (mut source_port, mut destination_port, mut transport_len) = (0, 0, 0);
-    match header.protocol {
+    let (ports, len) = match header.protocol {
         protocol::TCP => {
             if header.total_len < header.header_len + 20 {
                 return Err(Reason::Malformed);
             }
             let tcp = packet.bytes::<TRANSPORT>(at).ok_or(Reason::Malformed)?;
-            (source_port, destination_port) = ports([tcp[0], tcp[1], tcp[2], tcp[3]]);
-            transport_len = (tcp[12] as u32 >> 4) << 2;
+            (field(tcp, 0), u16::from(tcp[12] >> 4) << 2)
         }
         protocol::UDP => {
             if header.total_len < header.header_len + 8 {
                 return Err(Reason::Malformed);
             }
-            (source_port, destination_port) = ports(*packet.bytes(at).ok_or(Reason::Malformed)?);
-            transport_len = 8;
+            (*packet.bytes(at).ok_or(Reason::Malformed)?, 8)
         }
-        _ => {}
-    }
-    let gso_size = packet.gso_size();
-    let segment_len = if gso_size == 0 {
-        header.total_len as u32
-    } else {
-        header.header_len as u32 + transport_len + gso_size
+        _ => ([0; 4], 0),
     };
-    if segment_len > u16::MAX as u32 {
-        return Err(Reason::TooBig);
-    }
-    let segment_len = segment_len as u16;
-    Ok(RouteQuery {
-        header,
-        ifindex,
-        source_port,
-        destination_port,
-        segment_len,
+    Ok(Transport {
+        source_port: u16::from_ne_bytes(field(&ports, 0)),
+        destination_port: u16::from_ne_bytes(field(&ports, 2)),
+        len,
     })
 }
 
-/// Source and destination port, left in network byte order.
-#[inline(always)]
-fn ports(p: [u8; 4]) -> (u16, u16) {
-    (
-        u16::from_ne_bytes([p[0], p[1]]),
-        u16::from_ne_bytes([p[2], p[3]]),
-    )
+/// Where a packet leaves.
+struct Exit {
+    forward: Forward,
+    link_layer: LinkLayer,
+    /// Counter row of the port.
+    slot: u32,
 }
 
-/// Asks the kernel's routing and checks the answer: where the packet leaves, over which link
-/// layer, and the counter row of that port.
+/// Asks the kernel's routing and checks the answer.
 #[inline(always)]
 fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     packet: &P,
@@ -218,7 +230,7 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     host: &Host,
     port: &Port,
     query: &RouteQuery,
-) -> Result<(Forward, LinkLayer, u32), Reason> {
+) -> Result<Exit, Reason> {
     let header = &query.header;
     if header.family == Family::Ipv6 && host.ipv6_forwarding == 0 {
         return Err(Reason::ForwardingOff);
@@ -245,15 +257,15 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     }
     let out = tables.port(ifindex).ok_or(Reason::NotAPort)?;
     let out_layer = link_layer(&out).ok_or(Reason::NotAPort)?;
-    let via = match (I::LAYER, out_layer) {
+    let next_hop = match (I::LAYER, out_layer) {
         (LinkLayer::Ipoib, LinkLayer::Ipoib) => return Err(Reason::FabricToFabric),
         (LinkLayer::Ipoib, LinkLayer::Ethernet)
             if header.total_len < header.header_len + TAKEN_FROM_PACKET =>
         {
             return Err(Reason::TooShort);
         }
-        (_, LinkLayer::None) => Via::Bare,
-        _ => Via::Neighbour(next_hop),
+        (_, LinkLayer::None) => NextHop::NONE,
+        _ => next_hop,
     };
     if header.family == Family::Ipv4 && port.rp_filter != 0 {
         match tables.reverse_route(packet, query) {
@@ -264,5 +276,9 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     if packet.gso_size() != 0 && !tables.segments_fit(packet, ifindex) {
         return Err(Reason::TooBig);
     }
-    Ok((Forward { ifindex, via }, out_layer, out.slot))
+    Ok(Exit {
+        forward: Forward { ifindex, next_hop },
+        link_layer: out_layer,
+        slot: out.slot,
+    })
 }

@@ -14,7 +14,7 @@ use aya_ebpf::helpers::{bpf_redirect, bpf_redirect_neigh};
 use aya_ebpf::macros::classifier;
 use aya_ebpf::programs::TcContext;
 use ipoib_ebpf::ingress;
-use ipoib_ebpf::verdict::{NextHop, Verdict, Via};
+use ipoib_ebpf::verdict::{NextHop, Verdict};
 use kernel::{Kernel, Skb};
 
 /// What arrives on a port, at tcx ingress or a clsact filter.
@@ -34,23 +34,23 @@ fn action(verdict: Verdict) -> i32 {
     match verdict {
         Verdict::HandUp(_) => TC_ACT_UNSPEC,
         Verdict::Drop(_) => TC_ACT_SHOT,
-        Verdict::Forward(forward) => match forward.via {
-            // SAFETY: the helper has no memory argument.
-            Via::Bare => unsafe { bpf_redirect(forward.ifindex, 0) as i32 },
-            Via::Neighbour(mut next_hop) => {
-                const { assert!(size_of::<NextHop>() == 20) }
-                // SAFETY: `NextHop` has the layout of `struct bpf_redir_neigh` and its length is
-                // given; the helper copies it.
-                unsafe {
-                    bpf_redirect_neigh(
-                        forward.ifindex,
-                        (&raw mut next_hop).cast(),
-                        size_of::<NextHop>() as i32,
-                        0,
-                    ) as i32
-                }
-            }
+        // SAFETY: the helper has no memory argument.
+        Verdict::Forward(forward) if forward.next_hop.family == NextHop::NONE.family => unsafe {
+            bpf_redirect(forward.ifindex, 0) as i32
         },
+        Verdict::Forward(mut forward) => {
+            const { assert!(size_of::<NextHop>() == 20) }
+            // SAFETY: `NextHop` has the layout of `struct bpf_redir_neigh` and its length is given;
+            // the helper copies it.
+            unsafe {
+                bpf_redirect_neigh(
+                    forward.ifindex,
+                    (&raw mut forward.next_hop).cast(),
+                    size_of::<NextHop>() as i32,
+                    0,
+                ) as i32
+            }
+        }
     }
 }
 

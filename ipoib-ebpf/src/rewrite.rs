@@ -2,21 +2,21 @@
 //! Every check has been made before; what still fails here is said exactly.
 
 use crate::packet::{Packet, ResizeError};
-use crate::verdict::{Reason, Verdict};
+use crate::verdict::{Reason, Refusal};
 use crate::wire::checksum;
 use crate::wire::link::{ETHERNET_LEN, LinkHeader, LinkLayer, ethertype};
-use crate::wire::{Family, Header, ipv4, ipv6};
+use crate::wire::{Family, Header, field, ipv4, ipv6};
 
 /// Cuts link-layer padding, makes room for the outgoing link header and steps the hop limit down.
 ///
-/// `Err` is the verdict to use instead of forwarding.
+/// `Err` is what becomes of the packet instead.
 #[inline(always)]
 pub fn for_egress<I: LinkHeader, P: Packet>(
     packet: &mut P,
     header: &Header,
     out: LinkLayer,
     update_priority: bool,
-) -> Result<(), Verdict> {
+) -> Result<(), Refusal> {
     if packet.len() > I::LEN + header.total_len {
         packet.trim(I::LEN + header.total_len).map_err(refused)?;
     }
@@ -34,7 +34,7 @@ pub fn for_egress<I: LinkHeader, P: Packet>(
         _ => I::LEN,
     };
     decrement_hop_limit(packet, ip_at, header.family)
-        .ok_or(Verdict::Drop(Reason::RewriteFailed))?;
+        .ok_or(Refusal::Drop(Reason::RewriteFailed))?;
     if header.family == Family::Ipv4 && update_priority {
         packet.set_priority(ipv4::priority(header.tos));
     }
@@ -42,16 +42,16 @@ pub fn for_egress<I: LinkHeader, P: Packet>(
 }
 
 #[inline(always)]
-fn refused(error: ResizeError) -> Verdict {
+fn refused(error: ResizeError) -> Refusal {
     match error {
-        ResizeError::Unchanged => Verdict::HandUp(Reason::ResizeRefused),
-        ResizeError::Broken => Verdict::Drop(Reason::RewriteFailed),
+        ResizeError::Unchanged => Refusal::HandUp(Reason::ResizeRefused),
+        ResizeError::Broken => Refusal::Drop(Reason::RewriteFailed),
     }
 }
 
 /// Zero addresses, which the kernel's neighbour code replaces, and the ethertype.
 #[inline(always)]
-fn write_ethernet_header<P: Packet>(packet: &mut P, family: Family) -> Result<(), Verdict> {
+fn write_ethernet_header<P: Packet>(packet: &mut P, family: Family) -> Result<(), Refusal> {
     let ethertype = match family {
         Family::Ipv4 => ethertype::IPV4,
         Family::Ipv6 => ethertype::IPV6,
@@ -59,7 +59,7 @@ fn write_ethernet_header<P: Packet>(packet: &mut P, family: Family) -> Result<()
     let [high, low] = ethertype.to_be_bytes();
     let bytes = packet
         .bytes_mut::<ETHERNET_LEN>(0)
-        .ok_or(Verdict::Drop(Reason::RewriteFailed))?;
+        .ok_or(Refusal::Drop(Reason::RewriteFailed))?;
     *bytes = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, high, low];
     Ok(())
 }
@@ -74,11 +74,12 @@ fn decrement_hop_limit<P: Packet>(packet: &mut P, ip_at: usize, family: Family) 
         Family::Ipv4 => {
             let header = packet.bytes_mut::<{ ipv4::HEADER_LEN }>(ip_at)?;
             header[8] = header[8].wrapping_sub(1);
-            [header[10], header[11]] = checksum::after_ttl_decrement([header[10], header[11]]);
+            let checksum = checksum::after_ttl_decrement(field(header, 10));
+            header[10..12].copy_from_slice(&checksum);
         }
         Family::Ipv6 => {
             let header = packet.bytes_mut::<{ ipv6::HEADER_LEN }>(ip_at)?;
-            let old = [header[6], header[7]];
+            let old = field(header, 6);
             let new = [old[0], old[1].wrapping_sub(1)];
             header[7] = new[1];
             packet.word_changed(old, new);

@@ -15,22 +15,40 @@ pub enum Verdict {
     Drop(Reason),
 }
 
+/// A verdict that does not forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The kernel gets the packet, untouched.
+    HandUp(Reason),
+    /// It ends here.
+    Drop(Reason),
+}
+
+/// In doubt the kernel gets the packet.
+impl From<Reason> for Refusal {
+    #[inline(always)]
+    fn from(reason: Reason) -> Self {
+        Refusal::HandUp(reason)
+    }
+}
+
+impl From<Refusal> for Verdict {
+    #[inline(always)]
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::HandUp(reason) => Verdict::HandUp(reason),
+            Refusal::Drop(reason) => Verdict::Drop(reason),
+        }
+    }
+}
+
 /// Where a forwarded packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// Interface index of the port.
     pub ifindex: u32,
-    /// How the link header comes about.
-    pub via: Via,
-}
-
-/// How a forwarded packet gets its link header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
-    /// The kernel resolves this neighbour and writes the header.
-    Neighbour(NextHop),
-    /// The port has no link header.
-    Bare,
+    /// The neighbour that the kernel resolves to write the link header, or [`NextHop::NONE`].
+    pub next_hop: NextHop,
 }
 
 /// A neighbour's IP address, laid out as the kernel's `struct bpf_redir_neigh`.
@@ -41,6 +59,22 @@ pub struct NextHop {
     pub family: u32,
     /// The address.
     pub address: Address,
+}
+
+impl Forward {
+    /// Nowhere yet.
+    pub const NOWHERE: Forward = Forward {
+        ifindex: 0,
+        next_hop: NextHop::NONE,
+    };
+}
+
+impl NextHop {
+    /// No neighbour (`AF_UNSPEC`): the port has no link header.
+    pub const NONE: NextHop = NextHop {
+        family: 0,
+        address: Address::UNSPECIFIED,
+    };
 }
 
 macro_rules! reasons {

@@ -10,12 +10,13 @@ use aya_ebpf::bindings::{
 use aya_ebpf::btf_maps::{Array, HashMap, PerCpuArray};
 use aya_ebpf::helpers;
 use aya_ebpf::macros::btf_map;
+use core::mem::offset_of;
 use ipoib_ebpf::tables::{
     Host, LocalAddress, MAX_LOCAL_ADDRESSES, MAX_PORTS, Port, PortCounters, Route, RouteQuery,
     Tables,
 };
 use ipoib_ebpf::verdict::NextHop;
-use ipoib_ebpf::wire::{Address, Family};
+use ipoib_ebpf::wire::{Address, Family, Header};
 
 /// Ports by interface index.
 #[btf_map(name = "ipoib_ports")]
@@ -55,12 +56,15 @@ impl Tables<Skb> for Kernel {
 
     #[inline(always)]
     fn route(&self, packet: &Skb, query: &RouteQuery) -> Route {
-        let mut params = Lookup::new(query);
-        params.towards(query.header.source, query.header.destination);
-        params.0.__bindgen_anon_1.tot_len = query.segment_len;
+        let Header {
+            source,
+            destination,
+            ..
+        } = query.header;
+        let mut params = Lookup::new(query, query.segment_len, source, destination);
         match params.ask(packet) {
             Ok(BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH) => Route::Via {
-                ifindex: params.0.ifindex,
+                ifindex: params.ifindex,
                 next_hop: params.next_hop(),
             },
             Ok(BPF_FIB_LKUP_RET_NOT_FWDED) => Route::NotForwarded,
@@ -77,13 +81,15 @@ impl Tables<Skb> for Kernel {
 
     #[inline(always)]
     fn reverse_route(&self, packet: &Skb, query: &RouteQuery) -> Option<u32> {
-        let mut params = Lookup::new(query);
-        params.towards(query.header.destination, query.header.source);
+        let Header {
+            source,
+            destination,
+            ..
+        } = query.header;
+        // The packet's own length says nothing about the way back.
+        let mut params = Lookup::new(query, 0, destination, source);
         match params.ask(packet) {
-            // The packet's own length says nothing about the way back.
-            Ok(
-                BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH | BPF_FIB_LKUP_RET_FRAG_NEEDED,
-            ) => Some(params.0.ifindex),
+            Ok(BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH) => Some(params.ifindex),
             _ => None,
         }
     }
@@ -108,56 +114,74 @@ impl Tables<Skb> for Kernel {
     }
 }
 
-/// The parameters of `bpf_fib_lookup`. The 6-byte addresses it answers with are never used: on
-/// IPoIB they would be the first 6 of 20 bytes.
+/// `struct bpf_fib_lookup` of `linux/bpf.h`, with the unions named by what is put in.
 #[repr(C, align(8))]
-struct Lookup(bpf_fib_lookup);
+struct Lookup {
+    /// `family`, `l4_protocol`, `sport`, `dport`, `tot_len` as they follow each other. One word,
+    /// because stores to the stack must be aligned and the compiler would join some of them.
+    selectors: u64,
+    /// In: where the packet arrived. Out: where it leaves.
+    ifindex: u32,
+    /// IPv4: the type of service in the first byte. IPv6: traffic class and flow label.
+    tos_or_flow_info: u32,
+    source: Address,
+    /// In: the packet's destination. Out: the gateway where the route has one.
+    destination: Address,
+    /// VLAN and 6-byte addresses of the answer, never used: on IPoIB they would be the first 6 of
+    /// 20 bytes.
+    link: [u64; 2],
+}
+
+const _: () = {
+    assert!(size_of::<Lookup>() == size_of::<bpf_fib_lookup>());
+    assert!(offset_of!(Lookup, ifindex) == offset_of!(bpf_fib_lookup, ifindex));
+    assert!(offset_of!(Lookup, source) == offset_of!(bpf_fib_lookup, __bindgen_anon_3));
+    assert!(offset_of!(Lookup, destination) == offset_of!(bpf_fib_lookup, __bindgen_anon_4));
+    assert!(offset_of!(Lookup, link) == offset_of!(bpf_fib_lookup, __bindgen_anon_5));
+};
 
 impl Lookup {
     #[inline(always)]
-    fn new(query: &RouteQuery) -> Self {
-        // SAFETY: integers and arrays of integers, for which zero is a value.
-        let mut params: bpf_fib_lookup = unsafe { core::mem::zeroed() };
-        params.family = query.header.family as u8;
-        params.l4_protocol = query.header.protocol;
-        params.sport = query.source_port;
-        params.dport = query.destination_port;
-        params.ifindex = query.ifindex;
-        match query.header.family {
-            Family::Ipv4 => params.__bindgen_anon_2.tos = query.header.tos,
-            Family::Ipv6 => params.__bindgen_anon_2.flowinfo = query.header.flow_info,
+    fn new(query: &RouteQuery, total_len: u16, source: Address, destination: Address) -> Self {
+        let [s0, s1] = query.source_port.to_ne_bytes();
+        let [d0, d1] = query.destination_port.to_ne_bytes();
+        let [l0, l1] = total_len.to_ne_bytes();
+        let header = &query.header;
+        let (family, protocol) = (header.family as u8, header.protocol);
+        Lookup {
+            selectors: u64::from_ne_bytes([family, protocol, s0, s1, d0, d1, l0, l1]),
+            ifindex: query.ifindex,
+            tos_or_flow_info: match header.family {
+                Family::Ipv4 => u32::from_ne_bytes([header.tos, 0, 0, 0]),
+                Family::Ipv6 => header.flow_info,
+            },
+            source,
+            destination,
+            link: [0; 2],
         }
-        Lookup(params)
-    }
-
-    #[inline(always)]
-    fn towards(&mut self, source: Address, destination: Address) {
-        self.0.__bindgen_anon_3.ipv6_src = source.words;
-        self.0.__bindgen_anon_4.ipv6_dst = destination.words;
     }
 
     #[inline(always)]
     fn ask(&mut self, packet: &Skb) -> Result<u32, ()> {
-        // SAFETY: the parameters outlive the call and their length is given.
+        // SAFETY: the parameters outlive the call, their length is given, and they have the layout
+        // that the helper reads and writes (asserted above).
         let answer = unsafe {
             helpers::bpf_fib_lookup(
                 packet.as_context(),
-                &raw mut self.0,
-                size_of::<bpf_fib_lookup>() as i32,
+                (&raw mut *self).cast(),
+                size_of::<Lookup>() as i32,
                 0,
             )
         };
         u32::try_from(answer).map_err(|_| ())
     }
 
-    /// The gateway where the route has one, otherwise the destination that was asked for.
+    /// The family may have changed: an IPv4 route may have an IPv6 gateway.
     #[inline(always)]
     fn next_hop(&self) -> NextHop {
-        // SAFETY: every byte of the union was written by `towards`.
-        let words = unsafe { self.0.__bindgen_anon_4.ipv6_dst };
         NextHop {
-            family: u32::from(self.0.family),
-            address: Address { words },
+            family: u32::from(self.selectors.to_ne_bytes()[0]),
+            address: self.destination,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The Internet checksum (RFC 1071) and its incremental update (RFC 1624).
 
+use super::word;
+
 /// Whether the checksum of a 20-byte IPv4 header is right.
 #[inline(always)]
 pub fn ipv4_header_is_valid(header: &[u8; 20]) -> bool {
     let mut sum = 0u64;
     let mut at = 0;
     while at < 20 {
-        let word = [header[at], header[at + 1], header[at + 2], header[at + 3]];
-        sum += u32::from_ne_bytes(word) as u64;
+        sum += u64::from(word(header, at));
         at += 4;
     }
     fold(sum) == 0xffff

@@ -1,16 +1,16 @@
 //! The IPv4 header (RFC 791), read as a router has to (RFC 1812 section 5.2.2).
 
 use super::checksum;
-use super::{Address, Family, Header};
+use super::{Address, Family, Header, field, word};
 use crate::verdict::Reason;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
 const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
 
-/// Reads a header. Errors are the reasons for which the kernel gets the packet.
+/// Refuses a header for which the kernel must get the packet.
 #[inline(always)]
-pub fn read(header: &[u8; HEADER_LEN]) -> Result<Header, Reason> {
+pub fn check(header: &[u8; HEADER_LEN]) -> Result<(), Reason> {
     if header[0] >> 4 != 4 {
         return Err(Reason::Malformed);
     }
@@ -22,32 +22,36 @@ pub fn read(header: &[u8; HEADER_LEN]) -> Result<Header, Reason> {
     if !checksum::ipv4_header_is_valid(header) {
         return Err(Reason::Malformed);
     }
-    let total_len = u16::from_be_bytes([header[2], header[3]]) as usize;
-    if total_len < HEADER_LEN {
+    if read(header).total_len < HEADER_LEN {
         return Err(Reason::Malformed);
     }
-    if u16::from_be_bytes([header[6], header[7]]) & MORE_FRAGMENTS_AND_OFFSET != 0 {
+    if u16::from_be_bytes(field(header, 6)) & MORE_FRAGMENTS_AND_OFFSET != 0 {
         return Err(Reason::Fragment);
     }
-    let source = [header[12], header[13], header[14], header[15]];
-    let destination = [header[16], header[17], header[18], header[19]];
+    let (source, destination) = (word(header, 12), word(header, 16));
     if is_martian(source) || is_multicast(source) || is_martian(destination) {
         return Err(Reason::Martian);
     }
     if is_multicast(destination) {
         return Err(Reason::Multicast);
     }
-    Ok(Header {
+    Ok(())
+}
+
+/// Reads a header that has passed [`check`].
+#[inline(always)]
+pub fn read(header: &[u8; HEADER_LEN]) -> Header {
+    Header {
         family: Family::Ipv4,
         header_len: HEADER_LEN,
-        total_len,
+        total_len: u16::from_be_bytes(field(header, 2)) as usize,
         hop_limit: header[8],
         protocol: header[9],
         tos: header[1],
         flow_info: 0,
-        source: Address::v4(source),
-        destination: Address::v4(destination),
-    })
+        source: Address::v4(field(header, 12)),
+        destination: Address::v4(field(header, 16)),
+    }
 }
 
 /// The queueing priority that the kernel's forwarding gives a packet (`rt_tos2priority()`): by the
@@ -65,14 +69,15 @@ pub fn priority(tos: u8) -> u32 {
 
 /// "This network" 0/8 and loopback 127/8: never on a wire (RFC 1122 section 3.2.1.3).
 #[inline(always)]
-fn is_martian(a: [u8; 4]) -> bool {
-    a[0] == 0 || a[0] == 127
+fn is_martian(address: u32) -> bool {
+    let network = u32::from_be(address) >> 24;
+    network == 0 || network == 127
 }
 
 /// Multicast 224/4 and the limited broadcast address.
 #[inline(always)]
-fn is_multicast(a: [u8; 4]) -> bool {
-    a[0] & 0xf0 == 0xe0 || (a[0] & a[1] & a[2] & a[3]) == 0xff
+fn is_multicast(address: u32) -> bool {
+    u32::from_be(address) >> 28 == 0xe || address == u32::MAX
 }
 
 #[cfg(test)]
@@ -96,7 +101,7 @@ mod tests {
             sum = (sum & 0xffff) + (sum >> 16);
         }
         [header[10], header[11]] = (!(sum as u16)).to_be_bytes();
-        read(&header)
+        check(&header).map(|()| read(&header))
     }
 
     #[test]
@@ -132,6 +137,6 @@ mod tests {
         assert_eq!(with(16, &[255, 255, 255, 255]), Err(Reason::Multicast));
         let mut bad = GOOD;
         bad[10] ^= 1;
-        assert_eq!(read(&bad), Err(Reason::Malformed));
+        assert_eq!(check(&bad), Err(Reason::Malformed));
     }
 }

@@ -1,14 +1,16 @@
 //! The IPv6 header (RFC 8200) and the addresses that a router must not forward (RFC 4291).
 
-use super::{Address, Family, Header};
+use super::{Address, Family, Header, field, word};
 use crate::verdict::Reason;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// Traffic class and flow label in the first word.
+const FLOW_INFO: u32 = 0x0fff_ffff;
 
-/// Reads a header. Errors are the reasons for which the kernel gets the packet.
+/// Refuses a header for which the kernel must get the packet.
 #[inline(always)]
-pub fn read(header: &[u8; HEADER_LEN]) -> Result<Header, Reason> {
+pub fn check(header: &[u8; HEADER_LEN]) -> Result<(), Reason> {
     if header[0] >> 4 != 6 {
         return Err(Reason::Malformed);
     }
@@ -19,52 +21,62 @@ pub fn read(header: &[u8; HEADER_LEN]) -> Result<Header, Reason> {
         0 | 43 | 51 | 59 | 60 | 135 | 139 | 140 | 253 | 254 => return Err(Reason::ExtensionHeader),
         _ => {}
     }
-    let source = words(header, 8);
-    let destination = words(header, 24);
-    if destination[0] >> 24 == 0xff {
+    let Header {
+        source,
+        destination,
+        ..
+    } = read(header);
+    if is_multicast(destination) {
         return Err(Reason::Multicast);
     }
-    if is_martian(source) || source[0] >> 24 == 0xff || is_martian(destination) {
+    if is_martian(source) || is_multicast(source) || is_martian(destination) {
         return Err(Reason::Martian);
     }
     if is_link_local(source) || is_link_local(destination) {
         return Err(Reason::LinkLocal);
     }
-    Ok(Header {
+    Ok(())
+}
+
+/// Reads a header that has passed [`check`].
+#[inline(always)]
+pub fn read(header: &[u8; HEADER_LEN]) -> Header {
+    Header {
         family: Family::Ipv6,
         header_len: HEADER_LEN,
-        total_len: HEADER_LEN + u16::from_be_bytes([header[4], header[5]]) as usize,
+        total_len: HEADER_LEN + u16::from_be_bytes(field(header, 4)) as usize,
         hop_limit: header[7],
         protocol: header[6],
         tos: 0,
-        flow_info: u32::from_ne_bytes([header[0] & 0x0f, header[1], header[2], header[3]]),
-        source: Address {
-            words: source.map(u32::to_be),
-        },
-        destination: Address {
-            words: destination.map(u32::to_be),
-        },
-    })
-}
-
-/// Four words in host order.
-#[inline(always)]
-fn words(header: &[u8; HEADER_LEN], at: usize) -> [u32; 4] {
-    let word =
-        |i: usize| u32::from_be_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]]);
-    [word(at), word(at + 4), word(at + 8), word(at + 12)]
+        flow_info: word(header, 0) & FLOW_INFO.to_be(),
+        source: Address::v6(&field(header, 8)),
+        destination: Address::v6(&field(header, 24)),
+    }
 }
 
 /// `::`, `::1` and IPv4-mapped addresses: never on a wire (the kernel's `ip6_rcv_core()`).
 #[inline(always)]
-fn is_martian(a: [u32; 4]) -> bool {
-    a[0] == 0 && a[1] == 0 && (a[2] == 0 && a[3] <= 1 || a[2] == 0xffff)
+fn is_martian(address: Address) -> bool {
+    let [a, b, c, d] = address.words;
+    a | b == 0 && (c == 0 && u32::from_be(d) <= 1 || c == 0xffff_u32.to_be())
+}
+
+/// ff00::/8.
+#[inline(always)]
+fn is_multicast(address: Address) -> bool {
+    is_in(address, 0xff00_0000, 0xff00_0000)
 }
 
 /// fe80::/10.
 #[inline(always)]
-fn is_link_local(a: [u32; 4]) -> bool {
-    a[0] >> 22 == 0xfe80 >> 6
+fn is_link_local(address: Address) -> bool {
+    is_in(address, 0xffc0_0000, 0xfe80_0000)
+}
+
+/// Whether the first word, under a mask, is the prefix; both in host order.
+#[inline(always)]
+fn is_in(address: Address, mask: u32, prefix: u32) -> bool {
+    address.words[0] & mask.to_be() == prefix.to_be()
 }
 
 #[cfg(test)]
@@ -82,7 +94,7 @@ mod tests {
         h[7] = 64;
         h[8..24].copy_from_slice(&source.parse::<Ipv6Addr>().unwrap().octets());
         h[24..].copy_from_slice(&destination.parse::<Ipv6Addr>().unwrap().octets());
-        read(&h)
+        check(&h).map(|()| read(&h))
     }
 
     #[test]
@@ -124,6 +136,6 @@ mod tests {
         assert_eq!(from("fe80::2"), Err(Reason::LinkLocal));
         let mut wrong = [0u8; 40];
         wrong[0] = 0x45;
-        assert_eq!(read(&wrong), Err(Reason::Malformed));
+        assert_eq!(check(&wrong), Err(Reason::Malformed));
     }
 }

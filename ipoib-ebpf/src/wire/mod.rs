@@ -34,6 +34,9 @@ pub struct Address {
 }
 
 impl Address {
+    /// 0.0.0.0 or ::.
+    pub const UNSPECIFIED: Address = Address { words: [0; 4] };
+
     /// From the four bytes of an IPv4 address.
     #[inline(always)]
     pub const fn v4(bytes: [u8; 4]) -> Self {
@@ -44,16 +47,31 @@ impl Address {
 
     /// From the sixteen bytes of an IPv6 address.
     #[inline(always)]
-    pub const fn v6(b: &[u8; 16]) -> Self {
+    pub fn v6(bytes: &[u8; 16]) -> Self {
         Address {
             words: [
-                u32::from_ne_bytes([b[0], b[1], b[2], b[3]]),
-                u32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
-                u32::from_ne_bytes([b[8], b[9], b[10], b[11]]),
-                u32::from_ne_bytes([b[12], b[13], b[14], b[15]]),
+                word(bytes, 0),
+                word(bytes, 4),
+                word(bytes, 8),
+                word(bytes, 12),
             ],
         }
     }
+}
+
+/// `M` bytes of a header. Copied as one piece, and not byte by byte, so that the program loads a
+/// field with one instruction.
+#[inline(always)]
+pub fn field<const M: usize, const N: usize>(header: &[u8; N], at: usize) -> [u8; M] {
+    let mut field = [0; M];
+    field.copy_from_slice(&header[at..at + M]);
+    field
+}
+
+/// Four bytes as they lie in memory, which is network byte order.
+#[inline(always)]
+pub fn word<const N: usize>(header: &[u8; N], at: usize) -> u32 {
+    u32::from_ne_bytes(field(header, at))
 }
 
 impl Header {
