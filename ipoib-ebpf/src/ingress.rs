@@ -232,7 +232,8 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     query: &RouteQuery,
 ) -> Result<Exit, Reason> {
     let header = &query.header;
-    if header.family == Family::Ipv6 && host.ipv6_forwarding == 0 {
+    let ipv6_off = host.ipv6_forwarding == 0 || port.ipv6_off != 0;
+    if header.family == Family::Ipv6 && ipv6_off {
         return Err(Reason::ForwardingOff);
     }
     if query.segment_len as u32 > host.smallest_route_mtu {
@@ -241,8 +242,12 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     if tables.is_local(&header.local(header.source)) {
         return Err(Reason::OwnSource);
     }
-    let (ifindex, next_hop) = match tables.route(packet, query) {
-        Route::Via { ifindex, next_hop } => (ifindex, next_hop),
+    let (ifindex, next_hop, resolved) = match tables.route(packet, query) {
+        Route::Via {
+            ifindex,
+            next_hop,
+            resolved,
+        } => (ifindex, next_hop, resolved),
         Route::NotForwarded if tables.is_local(&header.local(header.destination)) => {
             return Err(Reason::ToThisHost);
         }
@@ -265,6 +270,8 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
             return Err(Reason::TooShort);
         }
         (_, LinkLayer::None) => NextHop::NONE,
+        // The kernel queues the packet, asks, and tells the sender where nobody answers.
+        _ if !resolved => return Err(Reason::Resolving),
         _ => next_hop,
     };
     if header.family == Family::Ipv4 && port.rp_filter != 0 {

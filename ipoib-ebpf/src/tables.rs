@@ -36,10 +36,13 @@ pub struct Port {
     pub slot: u32,
     /// [`LinkLayer`] as a number: 0 none, 1 Ethernet, 2 IPoIB.
     pub link_layer: u8,
-    /// Effective `rp_filter` for IPv4: 0 off, 1 strict, 2 loose.
+    /// How IPv4 sources are checked: as `rp_filter`, 0 not, 1 strict (reached through this port),
+    /// 2 loose (reached at all).
     pub rp_filter: u8,
+    /// 1 where IPv6 is off on the port (`net.ipv6.conf.PORT.disable_ipv6`).
+    pub ipv6_off: u8,
     /// Not used.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
 }
 
 /// An address of this host, the key of a set.
@@ -171,6 +174,8 @@ pub enum Route {
         ifindex: u32,
         /// Gateway, or the destination itself.
         next_hop: NextHop,
+        /// Whether the kernel knows the neighbour's link-layer address.
+        resolved: bool,
     },
     /// No route that forwards: none at all, or local or broadcast delivery.
     NotForwarded,

@@ -52,7 +52,7 @@ pub struct Forward {
 }
 
 /// A neighbour's IP address, laid out as the kernel's `struct bpf_redir_neigh`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct NextHop {
     /// `AF_INET` or `AF_INET6`: an IPv4 route may have an IPv6 gateway (RFC 8950).
@@ -135,16 +135,17 @@ reasons! {
     LinkLocal link_local "An IPv6 link-local address.",
     Martian martian "An address that must not appear on a wire.",
     OwnSource own_source "The source is an address of this host.",
-    ReversePath reverse_path "rp_filter: the source is not reached through this port.",
+    ReversePath reverse_path "The source is not reached through this port, or not at all (rp_filter).",
     HopLimit hop_limit "TTL or hop limit would reach 0.",
     ToThisHost to_this_host "The destination is an address of this host.",
     NoRoute no_route "No route, or one that does not forward.",
     RouteRefuses route_refuses "A blackhole, unreachable or prohibit route.",
-    ForwardingOff forwarding_off "Forwarding is off on this port.",
+    ForwardingOff forwarding_off "Forwarding, or IPv6, is off on this port.",
     RouteUnsupported route_unsupported "A route with encapsulation, or one that the lookup refuses.",
     TooBig too_big "Larger than the path's MTU.",
     NotAPort not_a_port "The route leaves through an interface that is not a port.",
     SamePort same_port "The route leaves through the port it came in by.",
+    Resolving resolving "The neighbour's link-layer address is not known yet.",
     FabricToFabric fabric_to_fabric "IPoIB to IPoIB needs a cached neighbour.",
     TooShort too_short "Too few bytes for the kernel to change the link header.",
     ResizeRefused resize_refused "The kernel refused to change the link header.",

@@ -66,6 +66,11 @@ pub struct Model {
     pub routes: Vec<Entry>,
     /// Interfaces on which forwarding is off.
     pub forwarding_off: HashSet<u32>,
+    /// Next hops whose link-layer address is known, or `None` for all.
+    pub neighbours: Option<HashSet<NextHop>>,
+    /// Point-to-point interfaces: all that is IPv4 is one neighbour there (`arp_constructor()`),
+    /// which is known.
+    pub point_to_point: HashSet<u32>,
     /// Interface MTU plus link header: a superpacket not longer than this fits as it is.
     pub frame_limits: BTreeMap<u32, usize>,
     /// Counters by slot.
@@ -130,9 +135,16 @@ impl Tables<Frame<'_>> for Model {
                     family: family as u32,
                     address,
                 };
+                let one_for_all = family == Family::Ipv4 && self.point_to_point.contains(ifindex);
+                let resolved = one_for_all
+                    || self
+                        .neighbours
+                        .as_ref()
+                        .is_none_or(|known| known.contains(&next_hop));
                 Route::Via {
                     ifindex: *ifindex,
                     next_hop,
+                    resolved,
                 }
             }
         }

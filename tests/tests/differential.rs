@@ -6,7 +6,7 @@ use aya::programs::SchedClassifier;
 use ipoib_ebpf::frame::{Frame, HEADROOM};
 use ipoib_ebpf::ingress::ingress;
 use ipoib_ebpf::tables::{Host, LocalAddress, Port, PortCounters};
-use ipoib_ebpf::verdict::{Forward, Reason, Verdict};
+use ipoib_ebpf::verdict::{Forward, NextHop, Reason, Verdict};
 use ipoib_ebpf::wire::link::LinkLayer;
 use ipoib_tests::model::{Entry, Model, To, address};
 use ipoib_tests::packets::{Generated, Generator, NO_LINK_MAC, Source};
@@ -26,7 +26,30 @@ const TC_ACT_SHOT: i32 = 2;
 const TC_ACT_REDIRECT: i32 = 7;
 const ROUTE_MTU: u32 = 1300;
 
-/// Ports: name, link layer, link-layer address, rp_filter, forwarding.
+/// Neighbours with a link-layer address. IPv4 has one for all on `fab0` and `fab1`, which are
+/// point-to-point devices.
+const NEIGHBOURS: [(&str, &str); 18] = [
+    ("fab0", "10.1.0.2"),
+    ("fab0", "fd00:1::2"),
+    ("fab0", "fd00:1::3"),
+    ("fab0", "fd00:1::77"),
+    ("fab1", "10.2.0.2"),
+    ("fab1", "fd00:2::2"),
+    ("eth0", "10.3.0.2"),
+    ("eth0", "10.3.0.3"),
+    ("eth0", "10.3.9.9"),
+    ("eth0", "10.3.0.9"),
+    ("eth0", "fd00:3::2"),
+    ("eth0", "fd00:3::3"),
+    ("eth0", "fd00:3::98"),
+    ("eth0", "fd00:3::99"),
+    ("eth0", "fd00:3::9"),
+    ("eth1", "10.5.0.2"),
+    ("eth1", "fd00:5::2"),
+    ("strange0", "fd00:6::2"),
+];
+
+/// Ports: name, link layer, link-layer address, rp_filter, forwarding. IPv6 is off on `strict0`.
 const PORTS: [(&str, LinkLayer, [u8; 6], u8, bool); 8] = [
     ("fab0", LinkLayer::Ipoib, [0; 6], 0, true),
     ("fab1", LinkLayer::Ipoib, [0; 6], 0, true),
@@ -192,6 +215,21 @@ fn build_namespace() {
     for family in ["ipv4", "ipv6"] {
         fs::write(format!("/proc/sys/net/{family}/conf/off0/forwarding"), "0").unwrap();
     }
+    fs::write("/proc/sys/net/ipv6/conf/strict0/disable_ipv6", "1").unwrap();
+    for (port, address) in NEIGHBOURS {
+        add_neighbour(port, address);
+    }
+}
+
+fn add_neighbour(port: &str, address: &str) {
+    let mut ip = Command::new("ip");
+    ip.args(["neighbour", "add", address, "dev", port, "nud", "permanent"]);
+    if !port.starts_with("fab") {
+        ip.args(["lladdr", "02:00:00:00:00:99"]);
+    }
+    let done = ip.output().expect("ip runs");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{ip:?}: {errors}");
 }
 
 fn model(route_mtu: u32) -> Model {
@@ -202,7 +240,8 @@ fn model(route_mtu: u32) -> Model {
             slot,
             link_layer: layer as u8,
             rp_filter,
-            reserved: [0; 2],
+            ipv6_off: (name == "strict0") as u8,
+            reserved: 0,
         };
         model.ports.insert(index(name), port);
         if !forwarding {
@@ -236,6 +275,15 @@ fn model(route_mtu: u32) -> Model {
             address,
         });
     }
+    let next_hop = |(_, to)| {
+        let (family, address) = address(ip(to));
+        NextHop {
+            family: family as u32,
+            address,
+        }
+    };
+    model.neighbours = Some(NEIGHBOURS.into_iter().map(next_hop).collect());
+    model.point_to_point = ["fab0", "fab1"].map(index).into();
     let via = |name: &str, gateway: Option<&str>, mtu| To::Via {
         ifindex: index(name),
         gateway: gateway.map(ip),

@@ -540,8 +540,8 @@ fn a_port_that_is_not_ours_is_the_kernels_business() {
     assert_eq!(handed_up(&datapath, "ib0", Reason::NotAPort).packets, 1);
 }
 
-/// Case 4: the kernel resolves, nothing is lost beyond what it would lose itself, and the frame
-/// carries the address that resolution found.
+/// Case 4: the packet that finds the neighbour unknown goes up, the kernel resolves and sends it, and
+/// the next one leaves on the fast path with the address that resolution found.
 #[test]
 fn an_unknown_neighbour_is_resolved_by_the_kernel() {
     let (gateway, datapath) = Gateway::start();
@@ -553,9 +553,14 @@ fn an_unknown_neighbour_is_resolved_by_the_kernel() {
                 .gateway
                 .ip(&["neighbour", "del", &address, "dev", to.port()])
                 .unwrap();
-            let packet = udp(from, v4, 44, 6);
-            let frame = to_gateway(&gateway, from, ethertype(v4), &packet.bytes());
-            expect_egress(&gateway, from, &frame, v4, &forwarded(packet));
+            let up = handed_up(&datapath, from.port(), Reason::Resolving).packets;
+            for tag in [6, 7] {
+                let packet = udp(from, v4, 44, tag);
+                let frame = to_gateway(&gateway, from, ethertype(v4), &packet.bytes());
+                expect_egress(&gateway, from, &frame, v4, &forwarded(packet));
+                let now = handed_up(&datapath, from.port(), Reason::Resolving).packets;
+                assert_eq!(now, up + 1, "the first one only");
+            }
             let neighbours = gateway
                 .gateway
                 .ip(&["neighbour", "show", &address])
@@ -566,6 +571,95 @@ fn an_unknown_neighbour_is_resolved_by_the_kernel() {
     }
     assert_eq!(counters(&datapath, "ib0").forwarded_ipv4.packets, 1);
     assert_eq!(counters(&datapath, "eth0").forwarded_ipv6.packets, 1);
+}
+
+/// Nobody has the address: the sender is told, as by the kernel alone.
+#[test]
+fn a_neighbour_that_does_not_answer_is_reported_to_the_sender() {
+    let (gateway, datapath) = Gateway::start();
+    for v4 in [true, false] {
+        let absent = if v4 { "10.2.0.77" } else { "fd00:2::77" };
+        let packet = Ip::udp(
+            Side::Fabric.address(v4),
+            absent.parse().unwrap(),
+            (1, 2),
+            &[9; 40],
+        );
+        let socket = gateway.socket(Side::Fabric);
+        let frame = to_gateway(&gateway, Side::Fabric, ethertype(v4), &packet.bytes());
+        socket.send(&frame);
+        let answer = socket.receive(PATIENCE, is_ip_frame).expect("no answer");
+        let (kind, source, quoted) = icmp_error(&answer[14..], v4);
+        // Destination unreachable: host, address.
+        assert_eq!(kind, if v4 { (3, 1) } else { (1, 3) });
+        assert_eq!(source, Side::Fabric.gateway_address(v4));
+        // Quoted as it would have left.
+        assert_eq!(hex(&quoted), hex(&forwarded(packet)[..quoted.len()]));
+    }
+    let up = handed_up(&datapath, "ib0", Reason::Resolving).packets;
+    assert_eq!(up, 2);
+    assert_eq!(counters(&datapath, "ib0").forwarded_ipv4.packets, 0);
+    assert_eq!(counters(&datapath, "ib0").forwarded_ipv6.packets, 0);
+}
+
+/// From the first rule or local route that somebody adds, the kernel looks every IPv4 source up,
+/// with rp_filter off as well: one that is a local address by such a route is refused.
+#[test]
+fn sources_are_looked_up_where_the_kernel_does() {
+    let changes: [&[&str]; 2] = [
+        &["route", "add", "local", "192.0.2.0/24", "dev", "lo"],
+        &["rule", "add", "from", "192.0.2.0/24", "lookup", "77"],
+    ];
+    for change in changes {
+        let (gateway, mut datapath) = Gateway::start();
+        gateway.gateway.ip(change).unwrap();
+        let refresh = || datapath.refresh();
+        gateway
+            .gateway
+            .run(refresh)
+            .unwrap()
+            .unwrap_or_else(|e| panic!("{e}"));
+        let to = Side::Ethernet.address(true);
+        let odd = Ip::udp("192.0.2.5".parse().unwrap(), to, (1, 2), &[8; 20]);
+        let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &odd.bytes());
+        gateway.socket(Side::Fabric).send(&frame);
+        eventually("handed up", || {
+            handed_up(&datapath, "ib0", Reason::ReversePath).packets == 1
+        });
+        // A source with a route passes.
+        let packet = udp(Side::Fabric, true, 20, 2);
+        let frame = to_gateway(&gateway, Side::Fabric, 0x0800, &packet.bytes());
+        expect_egress(&gateway, Side::Fabric, &frame, true, &forwarded(packet));
+        assert_eq!(counters(&datapath, "ib0").forwarded_ipv4.packets, 1);
+        gateway.stop(datapath);
+    }
+}
+
+/// A port without IPv6 takes none in, by the kernel or by us.
+#[test]
+fn ipv6_that_is_switched_off_on_a_port_is_off() {
+    let (gateway, mut datapath) = Gateway::start();
+    let send = |tag| {
+        let packet = udp(Side::Fabric, false, 44, tag);
+        to_gateway(&gateway, Side::Fabric, 0x86dd, &packet.bytes())
+    };
+    gateway
+        .gateway
+        .sysctl("net.ipv6.conf.ib0.disable_ipv6", "1")
+        .unwrap();
+    gateway
+        .gateway
+        .run(|| datapath.refresh())
+        .unwrap()
+        .unwrap_or_else(|e| panic!("{e}"));
+    let receiver = gateway.socket(Side::Ethernet);
+    gateway.socket(Side::Fabric).send(&send(1));
+    eventually("handed up", || {
+        handed_up(&datapath, "ib0", Reason::ForwardingOff).packets == 1
+    });
+    let none = receiver.receive(Duration::from_millis(100), is_ip_frame);
+    assert!(none.is_none());
+    assert_eq!(counters(&datapath, "ib0").forwarded_ipv6.packets, 0);
 }
 
 #[test]

@@ -21,7 +21,8 @@ fn model(from: LinkLayer, to: LinkLayer) -> Model {
             slot: ifindex,
             link_layer: layer as u8,
             rp_filter: 0,
-            reserved: [0; 2],
+            ipv6_off: 0,
+            reserved: 0,
         };
         model.ports.insert(ifindex, port);
         model.frame_limits.insert(ifindex, 65_535);

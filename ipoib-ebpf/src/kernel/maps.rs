@@ -63,9 +63,10 @@ impl Tables<Skb> for Kernel {
         } = query.header;
         let mut params = Lookup::new(query, query.segment_len, source, destination);
         match params.ask(packet) {
-            Ok(BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH) => Route::Via {
+            Ok(answer @ (BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH)) => Route::Via {
                 ifindex: params.ifindex,
                 next_hop: params.next_hop(),
+                resolved: answer == BPF_FIB_LKUP_RET_SUCCESS,
             },
             Ok(BPF_FIB_LKUP_RET_NOT_FWDED) => Route::NotForwarded,
             Ok(

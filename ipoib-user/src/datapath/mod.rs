@@ -17,8 +17,7 @@ use crate::host::{self, ForeignProgram, Link, Obstacle};
 use aya::Ebpf;
 use aya::programs::ProgramInfo;
 use aya::programs::tc::SchedClassifierLink;
-use ipoib_ebpf::tables::{Host, MAX_PORTS, Port, PortCounters, names};
-use ipoib_ebpf::wire::link::LinkLayer;
+use ipoib_ebpf::tables::{Host, MAX_PORTS, PortCounters, names};
 use object::chain;
 use pins::Pins;
 use std::path::{Path, PathBuf};
@@ -115,8 +114,10 @@ impl Datapath {
             _pins: pins,
         };
         datapath.refresh_host()?;
+        let checks_sources = host::checks_sources()?;
         for (index, link) in links.iter().enumerate() {
-            datapath.write_port(link, index as u32 + 1)?;
+            let row = host::port_row(link, index as u32 + 1, checks_sources)?;
+            datapath.maps.set_port(link.ifindex, row)?;
         }
         for (index, (link, others)) in links.into_iter().zip(&others).enumerate() {
             let (method, program) =
@@ -152,14 +153,14 @@ impl Datapath {
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.refresh_host()?;
         let links = host::links()?;
-        for index in 0..self.ports.len() {
-            let port = &mut self.ports[index];
+        let checks_sources = host::checks_sources()?;
+        for port in &mut self.ports {
             let now = links.iter().find(|l| l.ifindex == port.link.ifindex);
             port.present = now.is_some();
             if let Some(now) = now {
                 port.link = now.clone();
-                let (link, slot) = (now.clone(), port.slot);
-                self.write_port(&link, slot)?;
+                let row = host::port_row(now, port.slot, checks_sources)?;
+                self.maps.set_port(now.ifindex, row)?;
             }
         }
         Ok(())
@@ -185,20 +186,6 @@ impl Datapath {
             ..host::host_row()?
         })?;
         self.maps.set_addresses(host::local_addresses()?)
-    }
-
-    fn write_port(&mut self, link: &Link, slot: u32) -> Result<(), Error> {
-        let link_layer = link.link_layer.unwrap_or(LinkLayer::None) as u8;
-        let rp_filter = host::rp_filter(&link.name)?;
-        self.maps.set_port(
-            link.ifindex,
-            Port {
-                slot,
-                link_layer,
-                rp_filter,
-                reserved: [0; 2],
-            },
-        )
     }
 }
 

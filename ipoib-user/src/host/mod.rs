@@ -25,9 +25,31 @@ pub use netfilter::{NftFamily, NftHook};
 pub use obstacles::{Obstacle, obstacles};
 pub use programs::{ForeignProgram, Hook, foreign_programs};
 pub use rules::ROUTE_PROTOCOL;
-pub use sysctl::rp_filter;
 
-use ipoib_ebpf::tables::Host;
+use ipoib_ebpf::tables::{Host, Port};
+use ipoib_ebpf::wire::link::LinkLayer;
+
+/// Whether the kernel checks IPv4 sources whatever `rp_filter` says: it does from the first rule or
+/// local route that somebody has added (`fib_validate_source()`). A source that it would refuse then
+/// is one without a unicast route, which is what a loose `rp_filter` refuses.
+pub fn checks_sources() -> Result<bool, Error> {
+    Ok(rules::ipv4_has_more()? || routes::has_custom_local()?)
+}
+
+/// What a port's packets need to know of it. `checks_sources` is the host's [`checks_sources`].
+pub fn port_row(link: &Link, slot: u32, checks_sources: bool) -> Result<Port, Error> {
+    let rp_filter = match sysctl::rp_filter(&link.name)? {
+        0 if checks_sources => 2,
+        own => own,
+    };
+    Ok(Port {
+        slot,
+        link_layer: link.link_layer.unwrap_or(LinkLayer::None) as u8,
+        rp_filter,
+        ipv6_off: sysctl::ipv6_off(&link.name)? as u8,
+        reserved: 0,
+    })
+}
 
 /// The facts of the host that every packet needs; whether accelerating is held is not among them.
 pub fn host_row() -> Result<Host, Error> {

@@ -39,6 +39,27 @@ fn smallest_mtu_of(family: i32, what: &'static str) -> Result<u32, Error> {
     Ok(smallest.unwrap_or(u32::MAX))
 }
 
+/// Whether IPv4 has local routes that somebody has added. From then on the kernel checks the source
+/// of every packet by a reverse lookup, rp_filter or not (`fib_validate_source()`).
+pub fn has_custom_local() -> Result<bool, Error> {
+    let mut body = [0; RTMSG_LEN];
+    body[0] = libc::AF_INET as u8;
+    let question = Question {
+        protocol: libc::NETLINK_ROUTE as isize,
+        what: "the IPv4 routes",
+        ask: libc::RTM_GETROUTE,
+        answer: libc::RTM_NEWROUTE,
+        dump: true,
+        body: &body,
+    };
+    let custom = ask(&question, |body| is_custom_local(body).then_some(()))?;
+    Ok(!custom.is_empty())
+}
+
+fn is_custom_local(body: &[u8]) -> bool {
+    body.len() >= RTMSG_LEN && body[5] != libc::RTPROT_KERNEL && body[7] == libc::RTN_LOCAL
+}
+
 /// The unlocked MTU of an RTM_NEWROUTE, if it has one. An exception has none: it is a path MTU that
 /// was learnt, which `bpf_fib_lookup` heeds.
 fn read(body: &[u8]) -> Option<u32> {
@@ -100,6 +121,19 @@ mod tests {
         for len in 0..whole.len() {
             assert_eq!(read(&whole[..len]), None);
         }
+    }
+
+    #[test]
+    fn a_local_route_that_is_not_an_addresss_is_custom() {
+        in_namespace(|| {
+            ip("link set lo up");
+            ip("addr add 10.1.0.1/24 dev lo");
+            assert!(!has_custom_local().unwrap());
+            ip("route add local 10.9.0.0/24 dev lo");
+            assert!(has_custom_local().unwrap());
+            ip("route del local 10.9.0.0/24 dev lo");
+            assert!(!has_custom_local().unwrap());
+        });
     }
 
     #[test]

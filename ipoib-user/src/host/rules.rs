@@ -49,6 +49,36 @@ pub(super) fn obstacles() -> Result<Vec<Obstacle>, Error> {
     ask_if_present(&question, read)
 }
 
+/// Whether IPv4 has rules beside the three that every host has. From then on the kernel checks the
+/// source of every packet by a reverse lookup, rp_filter or not (`fib_validate_source()`).
+pub(super) fn ipv4_has_more() -> Result<bool, Error> {
+    let mut body = [0; FIB_RULE_HDR_LEN];
+    body[0] = libc::AF_INET as u8;
+    let question = Question {
+        protocol: libc::NETLINK_ROUTE as isize,
+        what: "the IPv4 routing rules",
+        ask: libc::RTM_GETRULE,
+        answer: libc::RTM_NEWRULE,
+        dump: true,
+        body: &body,
+    };
+    let more = ask_if_present(&question, |body| (!is_default(body)).then_some(()))?;
+    Ok(!more.is_empty())
+}
+
+/// The kernel's own rules for the tables local, main and default.
+fn is_default(body: &[u8]) -> bool {
+    let (mut priority, mut kernel) = (0, false);
+    for (kind, value) in attributes_after(body, FIB_RULE_HDR_LEN) {
+        match kind {
+            attribute::PRIORITY => priority = u32_at(value, 0).unwrap_or(0),
+            attribute::PROTOCOL => kernel = value == [libc::RTPROT_KERNEL],
+            _ => {}
+        }
+    }
+    kernel && [0, 32766, 32767].contains(&priority)
+}
+
 /// Reads an RTM_NEWRULE; `None` for one that the lookup follows, or that is ours.
 fn read(body: &[u8]) -> Option<Obstacle> {
     let family = match *body.first()? as i32 {
@@ -142,6 +172,22 @@ mod tests {
         assert_eq!(read(&message(libc::AF_INET, &[mark, ours])), None);
         assert_eq!(read(&message(libc::AF_INET, &[ours, mark])), None);
         assert!(read(&message(libc::AF_INET, &[mark, other])).is_some());
+    }
+
+    #[test]
+    fn any_rule_but_the_three_of_every_host_is_more() {
+        in_namespace(|| {
+            assert!(!ipv4_has_more().unwrap());
+            ip("-6 rule add pref 100 lookup 50");
+            assert!(!ipv4_has_more().unwrap(), "IPv6 has its own");
+            ip("rule add pref 100 lookup 50");
+            assert!(ipv4_has_more().unwrap());
+            ip("rule del pref 100");
+            ip("rule add pref 32766 to 10.0.0.0/8 lookup 50");
+            assert!(ipv4_has_more().unwrap(), "not the kernel's");
+            ip("rule del pref 32766 to 10.0.0.0/8 lookup 50");
+            assert!(!ipv4_has_more().unwrap());
+        });
     }
 
     #[test]

@@ -16,14 +16,20 @@ pub fn update_priority() -> Result<bool, Error> {
     Ok(value.is_none_or(|value| value != 0))
 }
 
+/// Whether IPv6 is off on a port (`net.ipv6.conf.PORT.disable_ipv6`); so it is where the port has
+/// none.
+pub fn ipv6_off(name: &str) -> Result<bool, Error> {
+    check_name(name)?;
+    match number(&format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"))? {
+        Some(value) => Ok(value != 0),
+        None => links::link(name).map(|_| true),
+    }
+}
+
 /// Effective `rp_filter` of a port for IPv4, the larger of its own and `all` (`IN_DEV_RPFILTER`):
 /// 0 off, 1 strict, 2 loose.
 pub fn rp_filter(name: &str) -> Result<u8, Error> {
-    // The directory has the interface's name as it is, dots included. What could climb out of the
-    // directory, or is no interface's entry in it, is no name of an interface either.
-    if name.contains('/') || ["", ".", "..", "all", "default"].contains(&name) {
-        links::link(name)?;
-    }
+    check_name(name)?;
     let own = match number(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"))? {
         Some(own) => own,
         // No such interface, or one without IPv4 (its MTU is below 68), which has no setting.
@@ -35,6 +41,15 @@ pub fn rp_filter(name: &str) -> Result<u8, Error> {
     let all = number("/proc/sys/net/ipv4/conf/all/rp_filter")?.unwrap_or(0);
     // The kernel takes any number and treats all but 0 and 1 as loose.
     Ok(own.max(all).clamp(0, 2) as u8)
+}
+
+/// The directory has the interface's name as it is, dots included. What could climb out of the
+/// directory, or is no interface's entry in it, is no name of an interface either.
+fn check_name(name: &str) -> Result<(), Error> {
+    if name.contains('/') || ["", ".", "..", "all", "default"].contains(&name) {
+        links::link(name)?;
+    }
+    Ok(())
 }
 
 /// The number in a file, or `None` where there is no such file.
@@ -101,9 +116,10 @@ mod tests {
         in_namespace(|| {
             sysctl("ipv4/conf/all/rp_filter", 1);
             for name in ["ib0", "all", "default", "", ".", "..", "../all", "lo/../lo"] {
-                let error = rp_filter(name).unwrap_err();
-                assert!(matches!(error, Error::NoSuchLink { .. }), "{name}: {error}");
-                assert_eq!(error.exit_code(), 2);
+                for error in [rp_filter(name).unwrap_err(), ipv6_off(name).unwrap_err()] {
+                    assert!(matches!(error, Error::NoSuchLink { .. }), "{name}: {error}");
+                    assert_eq!(error.exit_code(), 2);
+                }
             }
         });
     }
@@ -116,6 +132,19 @@ mod tests {
             assert_eq!(rp_filter("lo").unwrap(), 2);
             ip("link set lo mtu 67");
             assert_eq!(rp_filter("lo").unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn ipv6_is_off_where_it_is_disabled_or_missing() {
+        in_namespace(|| {
+            ip("link add v0 type veth peer name v1");
+            assert!(!ipv6_off("v0").unwrap());
+            sysctl("ipv6/conf/v0/disable_ipv6", 1);
+            assert!(ipv6_off("v0").unwrap());
+            assert!(!ipv6_off("v1").unwrap());
+            ip("link set v1 mtu 1279");
+            assert!(ipv6_off("v1").unwrap(), "an MTU below 1280 ends IPv6");
         });
     }
 
