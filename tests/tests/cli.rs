@@ -6,7 +6,7 @@ use ipoib_tests::gateway::{Gateway, PATIENCE, Side, eventually};
 use ipoib_tests::packets::{Ip, link_header};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -136,6 +136,10 @@ fn run_forwards_reports_and_leaves_nothing_behind() {
         .collect();
     assert_eq!(names, ["ib0", "eth0"]);
     assert_eq!(started["ports"][0]["link_layer"], "ethernet");
+    assert_eq!(
+        started["warnings"],
+        json!(["port ib0: named with --ib, but it is no IPoIB device"])
+    );
     for _ in 0..5 {
         send_one(&gateway);
     }
@@ -257,6 +261,54 @@ fn bpftool_reads_the_pins_with_names() {
 }
 
 #[test]
+fn what_makes_forwarding_doubtful_is_said_at_the_start() {
+    let gateway = Gateway::build();
+    for (key, value) in [
+        ("net.ipv4.conf.eth0.forwarding", "0"),
+        ("net.ipv6.conf.all.forwarding", "0"),
+    ] {
+        gateway.gateway.sysctl(key, value).unwrap();
+    }
+    gateway
+        .gateway
+        .ip(&["link", "set", "eth0", "down"])
+        .unwrap();
+    let pin_root = gateway.options().pin_root;
+    let mut child = gateway
+        .gateway
+        .run(|| {
+            ipoib()
+                .args(["run", "--eth", "eth0", "--pin-root"])
+                .arg(&pin_root)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        })
+        .unwrap()
+        .unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    while !line.contains("forwarding; look at it") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let mut warnings = String::new();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut warnings).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    for words in [
+        "one port alone",
+        "eth0 is down: ip link set eth0 up",
+        "sysctl -w net.ipv4.ip_forward=1",
+        "sysctl -w net.ipv6.conf.all.forwarding=1",
+    ] {
+        assert!(warnings.contains(words), "no {words} in: {warnings}");
+    }
+    assert_eq!(warnings.lines().count(), 4, "{warnings}");
+}
+
+#[test]
 fn a_killed_daemon_takes_its_program_off_and_the_next_one_starts() {
     let gateway = Gateway::build();
     let (daemon, _) = Daemon::start(&gateway);
@@ -281,7 +333,7 @@ fn a_killed_daemon_takes_its_program_off_and_the_next_one_starts() {
     let again = run_inside(&gateway, &["detach", "--pin-root", root]);
     assert_eq!(
         String::from_utf8_lossy(&again.stdout),
-        "nothing was left behind\n"
+        "nothing was left behind in this network namespace\n"
     );
 }
 
@@ -354,13 +406,20 @@ fn a_killed_daemons_filter_is_removed_by_the_next_one() {
     assert_eq!(ours(), 1, "a filter outlives its process");
     let mut child = spawn();
     assert_eq!(ours(), 1, "the old one is gone, the new one is there");
+    let root = pin_root.to_str().unwrap();
+    let detach = |root: &str| {
+        let detached = run_inside(&gateway, &["detach", "--pin-root", root]);
+        String::from_utf8_lossy(&detached.stdout).into_owned()
+    };
+    // One that runs is spared, whatever directory is named.
+    let elsewhere = format!("{root}-elsewhere");
+    assert!(detach(&elsewhere).starts_with("nothing was left behind"));
+    assert_eq!(ours(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
-    let detached = run_inside(
-        &gateway,
-        &["detach", "--pin-root", pin_root.to_str().unwrap()],
-    );
-    let text = String::from_utf8_lossy(&detached.stdout).into_owned();
+    // Its pins are taken away elsewhere, as by a detach in another network namespace.
+    fs::remove_dir_all(&pin_root).unwrap();
+    let text = detach(root);
     assert!(text.contains("removed our filter from ib0"), "{text}");
     assert_eq!(ours(), 0);
 }

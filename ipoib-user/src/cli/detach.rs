@@ -1,17 +1,18 @@
 //! `ipoib detach`: what a killed daemon or demo left behind.
 
 use super::{Failure, say};
-use crate::datapath;
 use crate::show::VERSION;
+use crate::{datapath, demo};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Remove what a killed ipoib left behind: pins, and filters on kernels without tcx
+/// Remove what a killed ipoib left behind: pins, filters on kernels without tcx, and demos
 ///
-/// A running ipoib is left alone: stop it with SIGTERM.
+/// Filters are looked for on the interfaces of the network namespace in which it is run. A running
+/// ipoib is left alone: stop it with SIGTERM.
 #[derive(clap::Args)]
 #[command(after_help = "Example: ipoib detach\n\n\
-    Exit codes: 0 nothing is left, 3 a running ipoib holds the directory.")]
+    Exit codes: 0 nothing is left in this network namespace, 3 a running ipoib holds the directory.")]
 pub struct Args {
     /// Directory on a bpffs that the killed ipoib used
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/ipoib")]
@@ -23,18 +24,30 @@ pub struct Args {
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let removed = datapath::remove_leftovers(&args.pin_root)?;
+    let demos = demo::remove_leftovers().map_err(|e| Failure::new(e.exit_code(), e))?;
     if args.json {
         say(format!(
             "{}",
-            serde_json::json!({ "v": VERSION, "filters": removed.filters, "pins": removed.pins })
+            serde_json::json!({
+                "v": VERSION,
+                "filters": removed.filters,
+                "pins": removed.pins,
+                "demos": demos,
+            })
         ));
-    } else if removed.pins || !removed.filters.is_empty() {
-        for port in &removed.filters {
-            say(format!("removed our filter from {port}"));
-        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for port in &removed.filters {
+        say(format!("removed our filter from {port}"));
+    }
+    if removed.pins {
         say(format!("removed the pins in {}", args.pin_root.display()));
-    } else {
-        say("nothing was left behind");
+    }
+    for name in &demos {
+        say(format!("removed what a killed demo left: {name}"));
+    }
+    if !removed.pins && removed.filters.is_empty() && demos.is_empty() {
+        say("nothing was left behind in this network namespace");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use super::{Failure, say, warn};
 use crate::datapath::{Datapath, Error, Options, Order, PortReport};
-use crate::host::{Changes, Obstacle};
+use crate::host::{self, Changes, Obstacle};
 use crate::show::{PortRow, VERSION, port_lines};
 use ipoib_ebpf::tables::PortCounters;
 use ipoib_ebpf::wire::link::LinkLayer;
@@ -95,7 +95,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut changes = Changes::new().map_err(Error::from)?;
     let mut datapath = Datapath::start(&options)?;
     let started = datapath.report()?;
-    announce(&started, &args.ib, &options, args.json);
+    announce(&started, &args.ib, &options, args.json)?;
     let mut watch = interval(WATCH);
     watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -131,10 +131,18 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn announce(ports: &[PortReport], ib: &[String], options: &Options, json: bool) {
+fn announce(
+    ports: &[PortReport],
+    ib: &[String],
+    options: &Options,
+    json: bool,
+) -> Result<(), Error> {
+    let doubts = doubts(ports, ib)?;
     if json {
-        say(event("started", ports));
-        return;
+        let mut started = event("started", ports);
+        started["warnings"] = json!(doubts);
+        say(started);
+        return Ok(());
     }
     for port in ports {
         let layer = port.link.link_layer.map_or("unknown", LinkLayer::name);
@@ -144,23 +152,48 @@ fn announce(ports: &[PortReport], ib: &[String], options: &Options, json: bool) 
             port.link.mtu,
             port.method.name()
         ));
-        if ib.contains(&port.link.name) && port.link.link_layer != Some(LinkLayer::Ipoib) {
-            say(format!(
-                "port {}: named with --ib, but it is no IPoIB device",
-                port.link.name
-            ));
-        }
-        if !port.link.up {
-            say(format!(
-                "port {0} is down: ip link set {0} up",
-                port.link.name
-            ));
-        }
+    }
+    for doubt in doubts {
+        warn(doubt);
     }
     say(format!(
         "forwarding; look at it with: bpftool map dump pinned {}/v1/maps/counters",
         options.pin_root.display()
     ));
+    Ok(())
+}
+
+/// What makes it doubtful that packets will be forwarded as meant: each with the remedy.
+fn doubts(ports: &[PortReport], ib: &[String]) -> Result<Vec<String>, Error> {
+    let mut doubts = Vec::new();
+    if ports.len() == 1 {
+        doubts.push(
+            "one port alone forwards nothing: name the one that packets leave by too".to_owned(),
+        );
+    }
+    for PortReport { link, .. } in ports {
+        let name = &link.name;
+        if ib.contains(name) && link.link_layer != Some(LinkLayer::Ipoib) {
+            doubts.push(format!(
+                "port {name}: named with --ib, but it is no IPoIB device"
+            ));
+        }
+        if !link.up {
+            doubts.push(format!("port {name} is down: ip link set {name} up"));
+        }
+        if !host::ipv4_forwarding(name)? {
+            doubts.push(format!(
+                "port {name}: the host does not forward IPv4 that arrives there: sysctl -w \
+                 net.ipv4.ip_forward=1"
+            ));
+        }
+    }
+    if !host::ipv6_forwarding()? {
+        doubts.push(
+            "the host does not forward IPv6: sysctl -w net.ipv6.conf.all.forwarding=1".to_owned(),
+        );
+    }
+    Ok(doubts)
 }
 
 /// Says that accelerating is held, and by what, or that it goes on.
@@ -193,6 +226,10 @@ fn lost_ports(before: &[PortReport], now: &[PortReport]) {
                 new.link.name
             ));
         }
+    }
+    let any = |ports: &[PortReport]| ports.iter().any(|port| port.present);
+    if any(before) && !any(now) {
+        warn("no port is left, nothing is forwarded any more");
     }
 }
 

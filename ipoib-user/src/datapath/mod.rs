@@ -203,14 +203,15 @@ pub struct Leftovers {
 pub fn remove_leftovers(pin_root: &Path) -> Result<Leftovers, Error> {
     object::check_kernel()?;
     let mut found = Leftovers::default();
-    if !pin_root.exists() {
-        return Ok(found);
-    }
     let mut program = None;
-    let pins = Pins::take(pin_root, |pinned| {
-        found.pins = true;
-        program = ProgramInfo::from_pin(pinned).ok().map(|info| info.id());
-    })?;
+    let pins = if pin_root.exists() {
+        Some(Pins::take(pin_root, |pinned| {
+            found.pins = true;
+            program = ProgramInfo::from_pin(pinned).ok().map(|info| info.id());
+        })?)
+    } else {
+        None
+    };
     for link in host::links()? {
         if remove_leftover(&link, program)? {
             found.filters.push(link.name);
@@ -246,11 +247,12 @@ fn ports(names: &[String]) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// A clsact filter outlives a process that was killed; it is ours to remove when its program is the
-/// one that was pinned where nobody holds the lock any more.
-fn remove_leftover(link: &Link, leftover: Option<u32>) -> Result<bool, Error> {
-    let Some(id) = leftover else { return Ok(false) };
-    let is_leftover = |p: &&ForeignProgram| p.ours && p.id == Some(id);
+/// A clsact filter outlives a process that was killed. It is ours to remove when its program is the
+/// one that was pinned where nobody holds the lock any more, or when no process has it open.
+fn remove_leftover(link: &Link, pinned: Option<u32>) -> Result<bool, Error> {
+    let is_dead = |id| pinned == Some(id) || host::is_open(id) == Some(false);
+    let is_leftover =
+        |p: &&ForeignProgram| p.ours && p.filter.is_some() && p.id.is_some_and(is_dead);
     let mut removed = false;
     for program in host::foreign_programs(link)?.iter().filter(is_leftover) {
         attach::detach_leftover(link, program)?;

@@ -83,6 +83,11 @@ impl Error {
     }
 }
 
+/// Removes what demos that were killed left behind, namespaces and pins, and names it.
+pub fn remove_leftovers() -> Result<Vec<String>, Error> {
+    Ok(leftovers::remove()?)
+}
+
 /// Runs a demo until its time is over or `stop` is set, and cleans up. A demo that is stopped
 /// before there was any traffic has an empty summary. One process runs one at a time.
 pub fn run(options: &Options, stop: &Stop, screen: &mut Screen) -> Result<Summary, Error> {
@@ -91,7 +96,7 @@ pub fn run(options: &Options, stop: &Stop, screen: &mut Screen) -> Result<Summar
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::NotRoot);
     }
-    for name in leftovers::remove()? {
+    for name in remove_leftovers()? {
         screen
             .say(&format!("removed what a killed demo left: {name}"))
             .map_err(Error::Output)?;

@@ -23,8 +23,9 @@ pub use error::Error;
 pub use links::{Link, PortProblem, link, links, port_problem};
 pub use netfilter::{NftFamily, NftHook};
 pub use obstacles::{Obstacle, obstacles};
-pub use programs::{ForeignProgram, Hook, foreign_programs};
+pub use programs::{ForeignProgram, Hook, foreign_programs, is_open};
 pub use rules::ROUTE_PROTOCOL;
+pub use sysctl::{ipv4_forwarding, ipv6_forwarding};
 
 use ipoib_ebpf::tables::{Host, Port};
 use ipoib_ebpf::wire::link::LinkLayer;

@@ -4,7 +4,8 @@
 use super::netlink::{Question, ask_if_present, attributes, attributes_after, string, u32_at};
 use super::{Error, Link, links};
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, loaded_programs};
-use std::{fmt, io};
+use std::path::Path;
+use std::{fmt, fs, io};
 
 /// `struct tcmsg`: family, 3 bytes of padding, index, handle, parent, info.
 const TCMSG_LEN: usize = 20;
@@ -77,6 +78,36 @@ pub fn foreign_programs(port: &Link) -> Result<Vec<ForeignProgram>, Error> {
     let mut found = tcx(port)?;
     found.extend(filters(port)?);
     Ok(found)
+}
+
+/// Whether a process has the program open, as every ipoib that runs has its own. `None` where that
+/// can't be told, because processes of others can't be looked into.
+pub fn is_open(id: u32) -> Option<bool> {
+    let line = format!("prog_id:\t{id}");
+    let mut unseen = false;
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let path = process.path();
+        let files = match fs::read_dir(path.join("fd")) {
+            Ok(files) => files,
+            Err(error) => {
+                // No process, or one that has just ended.
+                unseen |= error.kind() == io::ErrorKind::PermissionDenied;
+                continue;
+            }
+        };
+        for file in files.flatten() {
+            let target = fs::read_link(file.path()).unwrap_or_default();
+            if target != Path::new("anon_inode:bpf-prog") {
+                continue;
+            }
+            let info = path.join("fdinfo").join(file.file_name());
+            let info = fs::read_to_string(info).unwrap_or_default();
+            if info.lines().any(|l| l == line) {
+                return Some(true);
+            }
+        }
+    }
+    (!unseen).then_some(false)
 }
 
 fn tcx(port: &Link) -> Result<Vec<ForeignProgram>, Error> {

@@ -26,6 +26,13 @@ pub fn ipv6_off(name: &str) -> Result<bool, Error> {
     }
 }
 
+/// Whether IPv4 packets that arrive on a port are forwarded (`net.ipv4.conf.PORT.forwarding`).
+pub fn ipv4_forwarding(name: &str) -> Result<bool, Error> {
+    check_name(name)?;
+    let value = number(&format!("/proc/sys/net/ipv4/conf/{name}/forwarding"))?;
+    Ok(value.is_some_and(|value| value != 0))
+}
+
 /// Effective `rp_filter` of a port for IPv4, the larger of its own and `all` (`IN_DEV_RPFILTER`):
 /// 0 off, 1 strict, 2 loose.
 pub fn rp_filter(name: &str) -> Result<u8, Error> {
@@ -132,6 +139,17 @@ mod tests {
             assert_eq!(rp_filter("lo").unwrap(), 2);
             ip("link set lo mtu 67");
             assert_eq!(rp_filter("lo").unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn ipv4_forwarding_is_the_ports() {
+        in_namespace(|| {
+            ip("link add v0 type veth peer name v1");
+            sysctl("ipv4/conf/v0/forwarding", 1);
+            sysctl("ipv4/conf/v1/forwarding", 0);
+            assert!(ipv4_forwarding("v0").unwrap());
+            assert!(!ipv4_forwarding("v1").unwrap());
         });
     }
 
