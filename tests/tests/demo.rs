@@ -16,10 +16,13 @@ struct Demo {
     said: String,
 }
 
+fn ipoib() -> Command {
+    Command::new(env::var_os("IPOIB_BIN").expect("IPOIB_BIN: run `cargo xtask test`"))
+}
+
 impl Demo {
     fn start(arguments: &[&str]) -> Self {
-        let binary = env::var_os("IPOIB_BIN").expect("IPOIB_BIN: run `cargo xtask test`");
-        let mut child = Command::new(binary)
+        let mut child = ipoib()
             .args(["demo", "--json"])
             .args(arguments)
             .stdout(Stdio::piped())
@@ -175,9 +178,26 @@ fn ctrl_c_ends_it_with_a_summary_and_nothing_behind() {
     assert!(!namespaces.iter().any(|n| exists(n)) && !pins.exists());
 }
 
-/// Killed at any moment, it leaves nothing that the next start does not clean up.
+/// Killed at any moment, it leaves nothing that `ipoib detach` or the next start does not clean up.
 #[test]
-fn what_a_killed_demo_leaves_the_next_one_removes() {
+fn what_a_killed_demo_leaves_detach_and_the_next_one_remove() {
+    let mut killed = Demo::start(&[]);
+    let (namespaces, pins) = (killed.namespaces(), killed.pins());
+    killed.read_until("traffic runs");
+    killed.signal(Signal::SIGKILL);
+    killed.end();
+    assert!(exists(&namespaces[1]) && pins.exists());
+    let mut text = String::new();
+    eventually("they are gone", || {
+        // Pins of daemons are another test's.
+        let none = "/sys/fs/bpf/ipoib-test-no-daemon";
+        let detach = ipoib().args(["detach", "--pin-root", none]).output();
+        let detach = detach.unwrap();
+        text += &String::from_utf8_lossy(&detach.stdout);
+        !namespaces.iter().any(|n| exists(n)) && !pins.exists()
+    });
+    assert!(text.contains(&namespaces[1]), "{text}");
+
     let mut left = Vec::new();
     for moment in ["namespaces: ", "traffic runs", "0:01"] {
         let mut demo = Demo::start(&[]);
