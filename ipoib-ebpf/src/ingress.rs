@@ -239,7 +239,8 @@ fn route<I: LinkHeader, P: Packet, T: Tables<P>>(
     if query.segment_len as u32 > host.smallest_route_mtu {
         return Err(Reason::TooBig);
     }
-    if tables.is_local(&header.local(header.source)) {
+    let source = header.local(header.source);
+    if host.own & source.bit() != 0 && tables.is_local(&source) {
         return Err(Reason::OwnSource);
     }
     let (ifindex, next_hop, resolved) = match tables.route(packet, query) {

@@ -55,6 +55,16 @@ pub struct LocalAddress {
     pub address: Address,
 }
 
+impl LocalAddress {
+    /// The address's bit in [`Host::own`].
+    #[inline(always)]
+    pub fn bit(&self) -> u64 {
+        let [a, b, c, d] = self.address.words;
+        // Fibonacci hashing: the upper bits of a product with 2^32 / the golden ratio.
+        1 << ((a ^ b ^ c ^ d).wrapping_mul(0x9e37_79b9) >> 26)
+    }
+}
+
 /// Facts of the host that every packet needs; one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -70,6 +80,9 @@ pub struct Host {
     pub update_priority: u32,
     /// 1 while everything is handed up: the host has something that the fast path would pass by.
     pub held: u32,
+    /// A bit for each of the host's addresses ([`LocalAddress::bit`]): one whose bit is 0 is none of
+    /// them, and need not be looked up.
+    pub own: u64,
 }
 
 impl Default for Host {
@@ -79,6 +92,7 @@ impl Default for Host {
             ipv6_forwarding: 1,
             update_priority: 1,
             held: 0,
+            own: u64::MAX,
         }
     }
 }
@@ -142,7 +156,7 @@ impl PortCounters {
 
 const _: () = {
     assert!(size_of::<Port>() == 8);
-    assert!(size_of::<Host>() == 16);
+    assert!(size_of::<Host>() == 24);
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<Address>() == 16);
     assert!(size_of::<NextHop>() == 20);

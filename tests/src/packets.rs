@@ -216,7 +216,8 @@ impl Generator {
             .unwrap();
         let size = match self.rng.u32(..10) {
             0 => self.rng.usize(..12),
-            1 => self.rng.usize(1000..1500),
+            // Around every MTU.
+            1 => self.rng.usize(1000..2100),
             _ => self.rng.usize(12..120),
         };
         // The length that `Source::mac` of a port without link header stands for.

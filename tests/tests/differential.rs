@@ -9,7 +9,7 @@ use ipoib_ebpf::tables::{Host, LocalAddress, Port, PortCounters};
 use ipoib_ebpf::verdict::{Forward, NextHop, Reason, Verdict};
 use ipoib_ebpf::wire::link::LinkLayer;
 use ipoib_tests::model::{Entry, Model, To, address};
-use ipoib_tests::packets::{Generated, Generator, NO_LINK_MAC, Source};
+use ipoib_tests::packets::{Generated, Generator, Ip, NO_LINK_MAC, Source, link_header};
 use ipoib_tests::test_run::{self, CHECKSUM_COMPLETE};
 use ipoib_user::datapath::{self, Maps, OBJECT};
 use nix::net::if_::if_nametoindex;
@@ -50,16 +50,20 @@ const NEIGHBOURS: [(&str, &str); 18] = [
 ];
 
 /// Ports: name, link layer, link-layer address, rp_filter, forwarding. IPv6 is off on `strict0`.
-const PORTS: [(&str, LinkLayer, [u8; 6], u8, bool); 8] = [
+const PORTS: [(&str, LinkLayer, [u8; 6], u8, bool); 9] = [
     ("fab0", LinkLayer::Ipoib, [0; 6], 0, true),
     ("fab1", LinkLayer::Ipoib, [0; 6], 0, true),
     ("bare0", LinkLayer::None, [0; 6], 0, true),
     ("eth0", LinkLayer::Ethernet, [2, 0, 0, 0, 0, 1], 0, true),
     ("eth1", LinkLayer::Ethernet, [2, 0, 0, 0, 0, 2], 0, true),
     ("strict0", LinkLayer::Ethernet, [2, 0, 0, 0, 0, 3], 1, true),
+    ("loose0", LinkLayer::Ethernet, [2, 0, 0, 0, 0, 8], 2, true),
     ("off0", LinkLayer::Ethernet, [2, 0, 0, 0, 0, 4], 0, false),
     ("none0", LinkLayer::None, NO_LINK_MAC, 0, true),
 ];
+
+/// The port with a loose rp_filter.
+const LOOSE: usize = 6;
 
 /// Set-up in a fresh network namespace; `strange0` is no port.
 const IP: &str = "
@@ -70,6 +74,7 @@ const IP: &str = "
     link add eth0 address 02:00:00:00:00:01 type veth peer name eth0p
     link add eth1 address 02:00:00:00:00:02 type veth peer name eth1p
     link add strict0 address 02:00:00:00:00:03 type veth peer name strict0p
+    link add loose0 address 02:00:00:00:00:08 type veth peer name loose0p
     link add off0 address 02:00:00:00:00:04 type veth peer name off0p
     link add none0 address 60:00:00:00:00:28 type veth peer name none0p
     link add strange0 address 02:00:00:00:00:06 type veth peer name strange0p
@@ -82,6 +87,8 @@ const IP: &str = "
     link set eth1p up
     link set strict0 up
     link set strict0p up
+    link set loose0 mtu 9000 up
+    link set loose0p up
     link set off0 up
     link set off0p up
     link set none0 up
@@ -251,6 +258,7 @@ fn model(route_mtu: u32) -> Model {
         let (mtu, header) = match name {
             "fab0" | "fab1" => (2044, 0),
             "bare0" => (1500, 0),
+            "loose0" => (9000, 14),
             _ => (1500, 14),
         };
         model.frame_limits.insert(index(name), mtu + header);
@@ -260,6 +268,7 @@ fn model(route_mtu: u32) -> Model {
         ipv6_forwarding: 1,
         update_priority: 1,
         held: 0,
+        own: 0,
     };
     for own in [
         "10.1.0.1",
@@ -270,10 +279,12 @@ fn model(route_mtu: u32) -> Model {
         "::1",
     ] {
         let (family, address) = address(ip(own));
-        model.local.insert(LocalAddress {
+        let own = LocalAddress {
             family: family as u32,
             address,
-        });
+        };
+        model.host.own |= own.bit();
+        model.local.insert(own);
     }
     let next_hop = |(_, to)| {
         let (family, address) = address(ip(to));
@@ -366,6 +377,22 @@ fn action(verdict: Verdict) -> i32 {
     }
 }
 
+/// A packet that fits the way it goes, and whose source is reached through a port it would not fit:
+/// the helper says so, and it is no reason to doubt the source.
+fn longer_than_the_way_back() -> Generated {
+    let packet = Ip::udp(ip("10.3.0.2"), ip("10.1.0.2"), (7, 7), &[5; 1800]);
+    let (_, layer, mac, ..) = PORTS[LOOSE];
+    let mut frame = link_header(layer, mac, 0x0800);
+    frame.extend(packet.bytes());
+    Generated {
+        ifindex: index(PORTS[LOOSE].0),
+        layer,
+        frame,
+        gso_size: 0,
+        for_this_host: true,
+    }
+}
+
 /// The outcome of comparing many packets.
 #[derive(Default)]
 struct Comparison {
@@ -430,10 +457,15 @@ fn compare(library: Library, packets: usize, seed: u64) -> Comparison {
             ipv6_forwarding,
             update_priority: u32::from(result.compared % 300 < 200),
             held: u32::from(result.compared % 700 > 690),
+            own: model.host.own,
         };
         maps.set_host(model.host).unwrap();
 
-        let packet = generator.frame();
+        let packet = if result.compared % 200 == 0 {
+            longer_than_the_way_back()
+        } else {
+            generator.frame()
+        };
         let ours = run_library(library, &model, &packet);
         // Two sums that the test-run asks for in vain: it takes 14 bytes for a link header that a
         // bare frame has not, and it looks at a sum that the kernel gave up when it cut padding.

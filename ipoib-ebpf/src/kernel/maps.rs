@@ -16,7 +16,7 @@ use ipoib_ebpf::tables::{
     Tables,
 };
 use ipoib_ebpf::verdict::NextHop;
-use ipoib_ebpf::wire::{Address, Family, Header};
+use ipoib_ebpf::wire::{Address, Family, Header, ipv6};
 
 /// Ports by interface index.
 #[btf_map(name = "ipoib_ports")]
@@ -61,7 +61,13 @@ impl Tables<Skb> for Kernel {
             destination,
             ..
         } = query.header;
-        let mut params = Lookup::new(query, query.segment_len, source, destination);
+        let total_len = match query.header.family {
+            // Fits everywhere: forwarding takes no smaller MTU (`ip6_forward()`). Length 0 spares the
+            // lookup of the path's.
+            Family::Ipv6 if query.segment_len <= ipv6::MIN_MTU => 0,
+            _ => query.segment_len,
+        };
+        let mut params = Lookup::new(query, total_len, source, destination);
         match params.ask(packet) {
             Ok(answer @ (BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH)) => Route::Via {
                 ifindex: params.ifindex,
@@ -90,7 +96,10 @@ impl Tables<Skb> for Kernel {
         // The packet's own length says nothing about the way back.
         let mut params = Lookup::new(query, 0, destination, source);
         match params.ask(packet) {
-            Ok(BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH) => Some(params.ifindex),
+            // Nor does the helper's comparison with the device's MTU.
+            Ok(
+                BPF_FIB_LKUP_RET_SUCCESS | BPF_FIB_LKUP_RET_NO_NEIGH | BPF_FIB_LKUP_RET_FRAG_NEEDED,
+            ) => Some(params.ifindex),
             _ => None,
         }
     }

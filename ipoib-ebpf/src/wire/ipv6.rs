@@ -5,6 +5,8 @@ use crate::verdict::Reason;
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
+/// The least MTU of a link (RFC 8200 section 5).
+pub const MIN_MTU: u16 = 1280;
 /// Traffic class and flow label in the first word.
 const FLOW_INFO: u32 = 0x0fff_ffff;
 

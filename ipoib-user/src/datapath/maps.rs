@@ -58,10 +58,11 @@ impl Maps {
             .map_err(failed(names::PORTS))
     }
 
-    /// Writes the host's row.
+    /// Writes the host's row, whose `own` is made from the addresses that were set last.
     pub fn set_host(&mut self, host: Host) -> Result<(), Error> {
+        let own = self.known.iter().fold(0, |bits, a| bits | a.bit());
         self.host
-            .set(0, HostRow(host), 0)
+            .set(0, HostRow(Host { own, ..host }), 0)
             .map_err(failed(names::HOST))
     }
 

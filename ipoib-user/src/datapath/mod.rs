@@ -181,11 +181,11 @@ impl Datapath {
 
     fn refresh_host(&mut self) -> Result<(), Error> {
         let held = u32::from(!self.obstacles.is_empty());
+        self.maps.set_addresses(host::local_addresses()?)?;
         self.maps.set_host(Host {
             held,
             ..host::host_row()?
-        })?;
-        self.maps.set_addresses(host::local_addresses()?)
+        })
     }
 }
 

@@ -52,12 +52,14 @@ pub fn port_row(link: &Link, slot: u32, checks_sources: bool) -> Result<Port, Er
     })
 }
 
-/// The facts of the host that every packet needs; whether accelerating is held is not among them.
+/// The facts of the host that every packet needs; whether accelerating is held, and the host's
+/// addresses, are not among them.
 pub fn host_row() -> Result<Host, Error> {
     Ok(Host {
         smallest_route_mtu: routes::smallest_mtu()?,
         ipv6_forwarding: sysctl::ipv6_forwarding()? as u32,
         update_priority: sysctl::update_priority()? as u32,
         held: 0,
+        own: 0,
     })
 }
