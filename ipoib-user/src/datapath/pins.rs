@@ -14,10 +14,13 @@ const VERSION: &str = "v1";
 /// Where bpffs is mounted by convention.
 const BPFFS: &str = "/sys/fs/bpf";
 
-/// A pin directory that this process holds. Dropping it removes everything in it.
+/// A pin directory that this process holds. Dropping it removes everything in it, and the
+/// directories above it that were made for it.
 #[derive(Debug)]
 pub struct Pins {
     root: PathBuf,
+    /// Directories that were made, the innermost first.
+    made: Vec<PathBuf>,
     _lock: Flock<File>,
 }
 
@@ -26,6 +29,8 @@ impl Pins {
     /// `leftover` and removed.
     pub fn take(root: &Path, leftover: impl FnOnce(&Path)) -> Result<Self, Error> {
         mount_bpffs(root)?;
+        let missing = root.ancestors().take_while(|path| !path.exists());
+        let made = missing.map(Path::to_owned).collect();
         make(root)?;
         let lock = lock(root)?;
         let version = root.join(VERSION);
@@ -35,6 +40,7 @@ impl Pins {
         }
         let pins = Pins {
             root: root.to_owned(),
+            made,
             _lock: lock,
         };
         for directory in [
@@ -67,6 +73,9 @@ impl Drop for Pins {
         // What stays behind is taken over by the next start, so there is nothing to say here.
         let _ = remove(&self.root.join(VERSION));
         let _ = fs::remove_dir(&self.root);
+        for directory in &self.made {
+            let _ = fs::remove_dir(directory);
+        }
     }
 }
 
@@ -158,6 +167,21 @@ mod tests {
         assert!(pins.map(names::PORTS).parent().unwrap().is_dir());
         drop(pins);
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn directories_made_on_the_way_go_too_and_others_stay() {
+        let top = PathBuf::from(format!(
+            "/sys/fs/bpf/ipoib-test-deep-{}",
+            std::process::id()
+        ));
+        mount_bpffs(&top).expect("needs root");
+        drop(Pins::take(&top.join("a/b"), |_| {}).unwrap());
+        assert!(!top.exists());
+        fs::create_dir(&top).unwrap();
+        drop(Pins::take(&top.join("a/b"), |_| {}).unwrap());
+        assert_eq!(fs::read_dir(&top).unwrap().count(), 0);
+        fs::remove_dir(&top).unwrap();
     }
 
     #[test]
