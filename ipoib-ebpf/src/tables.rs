@@ -11,6 +11,8 @@ use crate::wire::{Address, Header};
 pub mod names {
     /// [`super::Port`] by interface index.
     pub const PORTS: &str = "ipoib_ports";
+    /// [`super::CachedPort`] by [`super::CachedPort::row`].
+    pub const PORT_CACHE: &str = "ipoib_portcache";
     /// [`super::LocalAddress`], a set.
     pub const ADDRESSES: &str = "ipoib_addresses";
     /// [`super::Host`], one row.
@@ -43,6 +45,30 @@ pub struct Port {
     pub ipv6_off: u8,
     /// Not used.
     pub reserved: u8,
+}
+
+/// A port where it is found without hashing: in the row that the low bits of its interface index
+/// name. A row holds one port, the first that came, for as long as the datapath runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CachedPort {
+    /// The port's interface index; 0 in a free row.
+    pub ifindex: u32,
+    /// Not used.
+    pub reserved: u32,
+    /// The port.
+    pub port: Port,
+}
+
+impl CachedPort {
+    /// Rows, a power of two.
+    pub const ROWS: u32 = 64;
+
+    /// The row of an interface.
+    #[inline(always)]
+    pub const fn row(ifindex: u32) -> u32 {
+        ifindex % Self::ROWS
+    }
 }
 
 /// An address of this host, the key of a set.
@@ -156,6 +182,7 @@ impl PortCounters {
 
 const _: () = {
     assert!(size_of::<Port>() == 8);
+    assert!(size_of::<CachedPort>() == 16);
     assert!(size_of::<Host>() == 24);
     assert!(size_of::<Counter>() == 16);
     assert!(size_of::<Address>() == 16);

@@ -1,10 +1,12 @@
 //! Starting: beside other programs, where something forbids it, and on what is no port. After a
 //! refusal nothing is attached and nothing is pinned.
 
+use ipoib_ebpf::tables::CachedPort;
 use ipoib_ebpf::verdict::Reason;
 use ipoib_tests::gateway::{Gateway, PATIENCE, Side, counters, eventually, handed_up};
 use ipoib_tests::packets::{Ip, link_header};
 use ipoib_tests::raw_program::Witness;
+use ipoib_tests::raw_socket::RawSocket;
 use ipoib_user::datapath::{Datapath, Error, Method, Options, Order};
 use std::process::{Command, Output};
 
@@ -350,6 +352,56 @@ fn a_second_datapath_is_refused_by_its_pins_and_by_its_ports() {
     forward_one(&gateway, &datapath);
     gateway.stop(datapath);
     start(&gateway, &elsewhere).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Two ports whose interface indices share a row of the cache are told apart.
+#[test]
+fn ports_that_share_a_cache_row_are_told_apart() {
+    let gateway = Gateway::build();
+    for (name, index) in [("ib2", 1000), ("eth2", 1000 + CachedPort::ROWS)] {
+        let (peer, index) = (format!("{name}p"), index.to_string());
+        gateway
+            .gateway
+            .ip(&[
+                "link",
+                "add",
+                name,
+                "index",
+                &index,
+                "address",
+                "02:00:00:00:03:01",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                &peer,
+            ])
+            .unwrap();
+        gateway.gateway.ip(&["link", "set", name, "up"]).unwrap();
+        gateway.gateway.ip(&["link", "set", &peer, "up"]).unwrap();
+    }
+    let options = Options {
+        ports: ["ib0", "eth0", "ib2", "eth2"].map(str::to_owned).to_vec(),
+        ..gateway.options()
+    };
+    let datapath = start(&gateway, &options).unwrap_or_else(|error| panic!("{error}"));
+    for (peer, frames) in [("ib2p", 3), ("eth2p", 5)] {
+        let socket = gateway.gateway.run(|| RawSocket::open(peer));
+        let socket = socket.unwrap().unwrap();
+        let mut frame = [2, 0, 0, 0, 3, 1].to_vec();
+        // An ethertype for experiments, which nobody else sends (IEEE 802).
+        frame.extend([2, 0, 0, 0, 3, 2, 0x88, 0xb5]);
+        frame.resize(64, 0);
+        for _ in 0..frames {
+            socket.send(&frame);
+        }
+    }
+    for (port, frames) in [("ib2", 3), ("eth2", 5)] {
+        let counted = || handed_up(&datapath, port, Reason::NotCarriedByIpoib).packets;
+        eventually("all are counted", || counted() >= frames);
+        assert_eq!(counted(), frames, "{port}");
+    }
+    forward_one(&gateway, &datapath);
 }
 
 /// The chain of ports of a datapath may be longer than two, in any mix.

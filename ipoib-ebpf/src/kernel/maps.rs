@@ -12,8 +12,8 @@ use aya_ebpf::helpers;
 use aya_ebpf::macros::btf_map;
 use core::mem::offset_of;
 use ipoib_ebpf::tables::{
-    Host, LocalAddress, MAX_LOCAL_ADDRESSES, MAX_PORTS, Port, PortCounters, Route, RouteQuery,
-    Tables,
+    CachedPort, Host, LocalAddress, MAX_LOCAL_ADDRESSES, MAX_PORTS, Port, PortCounters, Route,
+    RouteQuery, Tables,
 };
 use ipoib_ebpf::verdict::NextHop;
 use ipoib_ebpf::wire::{Address, Family, Header, ipv6};
@@ -21,6 +21,9 @@ use ipoib_ebpf::wire::{Address, Family, Header, ipv6};
 /// Ports by interface index.
 #[btf_map(name = "ipoib_ports")]
 static PORTS: HashMap<u32, Port, { MAX_PORTS as usize }> = HashMap::new();
+/// The same ports, found without hashing.
+#[btf_map(name = "ipoib_portcache")]
+static PORT_CACHE: Array<CachedPort, { CachedPort::ROWS as usize }> = Array::new();
 /// This host's addresses, a set.
 #[btf_map(name = "ipoib_addresses")]
 static LOCAL_ADDRESSES: HashMap<LocalAddress, u32, { MAX_LOCAL_ADDRESSES as usize }> =
@@ -38,6 +41,11 @@ pub struct Kernel;
 impl Tables<Skb> for Kernel {
     #[inline(always)]
     fn port(&self, ifindex: u32) -> Option<Port> {
+        if let Some(cached) = PORT_CACHE.get(CachedPort::row(ifindex))
+            && cached.ifindex == ifindex
+        {
+            return Some(cached.port);
+        }
         // SAFETY: a row is 8 aligned bytes that user space replaces as a whole; the copy taken here
         // is one load.
         unsafe { PORTS.get(ifindex) }.copied()

@@ -5,7 +5,7 @@ use super::object::chain;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::{Ebpf, Pod};
 use ipoib_ebpf::tables::{
-    Counter, Host, LocalAddress, MAX_LOCAL_ADDRESSES, Port, PortCounters, names,
+    CachedPort, Counter, Host, LocalAddress, MAX_LOCAL_ADDRESSES, Port, PortCounters, names,
 };
 use std::collections::HashSet;
 
@@ -21,14 +21,16 @@ macro_rules! pod {
 }
 pod!(
     PortRow(Port),
+    CachedRow(CachedPort),
     HostRow(Host),
     AddressKey(LocalAddress),
     CounterRow(PortCounters)
 );
 
-/// The four maps.
+/// The maps.
 pub struct Maps {
     ports: HashMap<MapData, u32, PortRow>,
+    port_cache: Array<MapData, CachedRow>,
     addresses: HashMap<MapData, AddressKey, u32>,
     host: Array<MapData, HostRow>,
     counters: PerCpuArray<MapData, CounterRow>,
@@ -37,13 +39,20 @@ pub struct Maps {
 }
 
 /// All maps of an object by name, to pin them.
-pub const NAMES: [&str; 4] = [names::PORTS, names::ADDRESSES, names::HOST, names::COUNTERS];
+pub const NAMES: [&str; 5] = [
+    names::PORTS,
+    names::PORT_CACHE,
+    names::ADDRESSES,
+    names::HOST,
+    names::COUNTERS,
+];
 
 impl Maps {
     /// Takes the maps out of a loaded object.
     pub fn of(ebpf: &mut Ebpf) -> Result<Self, Error> {
         Ok(Maps {
             ports: take(ebpf, names::PORTS)?,
+            port_cache: take(ebpf, names::PORT_CACHE)?,
             addresses: take(ebpf, names::ADDRESSES)?,
             host: take(ebpf, names::HOST)?,
             counters: take(ebpf, names::COUNTERS)?,
@@ -51,11 +60,25 @@ impl Maps {
         })
     }
 
-    /// Writes a port's row.
+    /// Writes a port's row, and the same in the cache where its place there is not another port's.
     pub fn set_port(&mut self, ifindex: u32, port: Port) -> Result<(), Error> {
         self.ports
             .insert(ifindex, PortRow(port), 0)
-            .map_err(failed(names::PORTS))
+            .map_err(failed(names::PORTS))?;
+        let failed = failed(names::PORT_CACHE);
+        let row = CachedPort::row(ifindex);
+        let CachedRow(held) = self.port_cache.get(&row, 0).map_err(&failed)?;
+        if held.ifindex != 0 && held.ifindex != ifindex {
+            return Ok(());
+        }
+        let cached = CachedPort {
+            ifindex,
+            reserved: 0,
+            port,
+        };
+        self.port_cache
+            .set(row, CachedRow(cached), 0)
+            .map_err(failed)
     }
 
     /// Writes the host's row, whose `own` is made from the addresses that were set last.
