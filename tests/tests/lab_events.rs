@@ -1,8 +1,9 @@
 //! What happens to a fabric while packets are forwarded: links that flap, peers that come back
 //! under another address, drivers that are taken away.
 
+use ipoib_ebpf::verdict::Reason;
 use ipoib_tests::exchange::{ethertype, expect_egress, forwarded, to_gateway, udp};
-use ipoib_tests::gateway::{FabricLink, Gateway, Side, counters, eventually};
+use ipoib_tests::gateway::{FabricLink, Gateway, Side, counters, eventually, handed_up};
 use ipoib_tests::lab::{Lab, Setup, bring, ip, lladdr, running};
 use ipoib_user::datapath::Datapath;
 use nix::net::if_::if_nametoindex;
@@ -140,7 +141,15 @@ fn a_peer_that_comes_back_with_a_new_qpn_is_found_under_it() {
             .ip(&["neighbour", "del", &to, "dev", "ib0"])
             .unwrap();
     }
-    passes(&gateway, &datapath, 4);
+    // The first packet to it goes up: the kernel asks for the new address and sends it there.
+    for v4 in [true, false] {
+        let packet = udp(Side::Ethernet, v4, 300, 4);
+        let frame = to_gateway(&gateway, Side::Ethernet, ethertype(v4), &packet.bytes());
+        expect_egress(&gateway, Side::Ethernet, &frame, v4, &forwarded(packet));
+    }
+    let resolving = handed_up(&datapath, "eth0", Reason::Resolving).packets;
+    assert_eq!(resolving, 2);
+    passes(&gateway, &datapath, 5);
     let text = gateway
         .gateway
         .ip(&["neighbour", "show", "10.1.0.2"])
