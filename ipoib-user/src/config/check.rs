@@ -188,7 +188,7 @@ fn check_peers(file: &File, findings: &mut Findings) -> HashMap<String, Vec<IpAd
         let mut addresses = Vec::new();
         if let Some(list) = &peer.addresses {
             let key = join(&key, "addresses");
-            if list.value.is_empty() {
+            if list.value.is_empty() && !findings.is_unread(&key) {
                 findings.error(list.offset, &*key, Problem::Empty("an address"));
             }
             for (index, text) in list.value.iter().enumerate() {
@@ -207,7 +207,10 @@ fn check_peers(file: &File, findings: &mut Findings) -> HashMap<String, Vec<IpAd
                 addresses.push(address);
             }
         } else if peer.key.is_none() && peer.ethernet.is_none() && peer.fabric.is_none() {
-            findings.error(*offset, key, Problem::Missing("addresses"));
+            let key = join(&key, "addresses");
+            if !findings.is_unread(&key) {
+                findings.error(*offset, key, Problem::Missing("addresses"));
+            }
         }
         peers.insert(name.clone(), addresses);
     }

@@ -1,6 +1,7 @@
 //! What is wrong with a file: where, which key, and one text for each problem, with the remedy.
 
 use serde::Serialize;
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Something that a file has wrong, or that its author may not have meant.
@@ -182,6 +183,8 @@ pub struct Findings<'a> {
     lines: Vec<usize>,
     /// Whether the file could not even be parsed.
     pub broken: bool,
+    /// Keys whose value could not be read, and the lists that such a value stood in.
+    unread: HashSet<String>,
     /// What makes the file wrong.
     pub errors: Vec<Finding>,
     /// What may not be meant.
@@ -200,6 +203,7 @@ impl<'a> Findings<'a> {
                 .chain(ends.map(|(at, _)| at + 1))
                 .collect(),
             broken: false,
+            unread: HashSet::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
             hints: 100,
@@ -215,6 +219,20 @@ impl<'a> Findings<'a> {
     pub fn error(&mut self, offset: usize, key: impl Into<String>, problem: Problem) {
         let finding = self.finding(offset, key.into(), &problem);
         self.errors.push(finding);
+    }
+
+    /// An error about a value that could not be read: what seems to lack for it is not reported too.
+    pub fn unread(&mut self, offset: usize, key: String, text: String) {
+        if let Some((list, _)) = key.rsplit_once('[') {
+            self.unread.insert(list.to_owned());
+        }
+        self.unread.insert(key.clone());
+        self.error(offset, key, Problem::WrongType(text));
+    }
+
+    /// Whether the file has that key, with a value that could not be read.
+    pub fn is_unread(&self, key: &str) -> bool {
+        self.unread.contains(key)
     }
 
     /// A warning, likewise.

@@ -39,9 +39,6 @@ impl<'a> Groups<'a> {
         for (name, At { offset, value }) in file {
             let key = join("groups", name);
             check_name(name, *offset, &key, findings);
-            if value.is_empty() {
-                findings.error(*offset, &*key, Problem::Empty("a prefix"));
-            }
             let number = groups.groups.len();
             groups.numbers.insert(name, number);
             groups.groups.push(HashSet::new());

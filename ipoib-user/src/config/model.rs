@@ -117,9 +117,9 @@ pub struct Class {
 /// What packets are meant, and what becomes of them. A key that is not given matches everything.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name"]))]
 pub struct Policy {
     /// A name of its own, shown in counters and explanations. Required.
-    #[schemars(required)]
     pub name: Option<At<String>>,
     /// Group of the source address.
     pub from: Option<At<String>>,

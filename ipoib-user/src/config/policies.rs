@@ -60,7 +60,12 @@ pub fn check(
     for (index, At { offset, value }) in policies.iter().enumerate() {
         let key = format!("{key}[{index}]");
         match &value.name {
-            None => findings.error(*offset, &*key, Problem::Missing("name")),
+            None => {
+                let key = join(&key, "name");
+                if !findings.is_unread(&key) {
+                    findings.error(*offset, key, Problem::Missing("name"));
+                }
+            }
             Some(name) => {
                 let key = join(&key, "name");
                 check_name(&name.value, name.offset, &key, findings);
@@ -104,8 +109,17 @@ struct One<'a, 'f, 't> {
 }
 
 impl<'a> One<'a, '_, '_> {
+    /// A key of the policy, or an element of one.
+    fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.key)
+    }
+
+    fn is_unread(&self, key: &str) -> bool {
+        self.findings.is_unread(&self.key(key))
+    }
+
     fn error(&mut self, offset: usize, key: &str, problem: Problem) {
-        let key = join(&self.key, key);
+        let key = self.key(key);
         self.findings.error(offset, key, problem);
     }
 
@@ -200,7 +214,7 @@ impl<'a> One<'a, '_, '_> {
     ) -> Option<Vec<(u16, u16)>> {
         let At { offset, value } = list.as_ref()?;
         match protocol {
-            None if self.policy.protocol.is_none() => {
+            None if self.policy.protocol.is_none() && !self.is_unread("protocol") => {
                 self.error(*offset, key, Problem::PortsWithoutProtocol);
             }
             Some(protocol) if !values::has_ports(protocol) => {
@@ -208,7 +222,7 @@ impl<'a> One<'a, '_, '_> {
             }
             _ => {}
         }
-        if value.is_empty() {
+        if value.is_empty() && !self.is_unread(key) {
             self.error(*offset, key, Problem::Empty("a port"));
         }
         let mut ranges = Vec::new();
@@ -270,8 +284,11 @@ impl<'a> One<'a, '_, '_> {
         let action = policy.action.as_ref().map_or(Action::Allow, |a| a.value);
         self.read(&policy.rate, "rate", |text| values::rate(text));
         self.read(&policy.burst, "burst", |text| values::burst(text));
+        if self.is_unread("action") {
+            return;
+        }
         if action == Action::Police {
-            if policy.rate.is_none() {
+            if policy.rate.is_none() && !self.is_unread("rate") {
                 let offset = policy.action.as_ref().map_or(offset, |a| a.offset);
                 self.error(offset, "rate", Problem::PoliceWithoutRate);
             }
@@ -301,6 +318,7 @@ impl<'a> One<'a, '_, '_> {
         let ladder = policy.path.as_ref().map_or(&[][..], |path| &path.value);
         if let Some(path) = &policy.path
             && ladder.is_empty()
+            && !self.is_unread("path")
         {
             self.error(path.offset, "path", Problem::Empty("a rung"));
         }
@@ -359,6 +377,7 @@ impl<'a> One<'a, '_, '_> {
             value: OnDegraded::Next,
         }) = policy.on_degraded
             && ladder.len() < 2
+            && !self.is_unread("path")
             && policy
                 .action
                 .as_ref()

@@ -139,6 +139,41 @@ fn wrong_types_are_all_reported() {
     )
 }
 
+/// What can't be read doesn't count as missing.
+#[test]
+fn one_mistake_is_one_error() {
+    error(
+        "[[policies]]\nname = 5\n",
+        4,
+        "policies[0].name",
+        "expected a string",
+    );
+    error(
+        &policy("rate = 5\naction = \"police\""),
+        5,
+        "policies[0].rate",
+        "a string",
+    );
+    error(
+        &policy("protocol = []\nports = [1]"),
+        5,
+        "policies[0].protocol",
+        "a number",
+    );
+    error(
+        &policy("ports = [true]\nprotocol = 6"),
+        5,
+        "policies[0].ports[0]",
+        "a number",
+    );
+    error(
+        "[peers.a]\naddresses = 5\n",
+        4,
+        "peers.a.addresses",
+        "a sequence",
+    );
+}
+
 #[test]
 fn sections_of_the_wrong_kind_are_named() {
     error("[policies]\n", 3, "policies", "[[policies]]");
@@ -237,7 +272,7 @@ fn names_must_exist() {
         "classes.\" a\"",
         "no space at the ends",
     );
-    error("[[policies]]\n", 3, "policies[0]", "add `name");
+    error("[[policies]]\n", 3, "policies[0].name", "add `name");
     let two = format!("{}{}", policy(""), policy(""));
     error(&two, 7, "policies[1].name", "in line 4: give it another");
 }
@@ -480,7 +515,7 @@ fn peers_are_checked() {
         "fabric",
         "20-byte",
     );
-    error("[peers.a]\n", 3, "peers.a", "add `addresses");
+    error("[peers.a]\n", 3, "peers.a.addresses", "add `addresses");
     let two = "[peers.b]\naddresses = [\"10.0.0.1\"]\n[peers.a]\naddresses = [\"10.0.0.1\"]\n";
     error(two, 6, "peers.a.addresses[0]", "in line 4");
     let guid = values::guid("00:02:c9:03:00:00:00:07").unwrap();
@@ -633,7 +668,7 @@ fn what_this_version_cannot_do_is_refused_by_name_when_run() {
 #[test]
 fn the_part_above_the_policies_of_the_gateway_runs() {
     let text = example("gateway.toml");
-    let (above, _) = text.split_once("# --- policies").unwrap();
+    let (above, _) = text.split_once("\n# --- policies").unwrap();
     let (report, plan) = plan(above);
     assert_eq!(report.errors, []);
     let plan = plan.unwrap();

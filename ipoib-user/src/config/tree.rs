@@ -117,6 +117,11 @@ fn kind(value: &DeValue) -> &'static str {
 
 /// A group is a list of strings, each read alone: there may be very many.
 fn group(value: Value, key: &str, findings: &mut Findings) -> Vec<At<String>> {
+    if let DeValue::Array(list) = value.get_ref()
+        && list.is_empty()
+    {
+        findings.error(value.span().start, key, Problem::Empty("a prefix"));
+    }
     let mut texts = Vec::new();
     let list = array(value, key, "a list of prefixes", findings);
     for (index, value) in list.into_iter().enumerate() {
@@ -185,7 +190,7 @@ fn entry<T: DeserializeOwned + Default>(value: Value, key: &str, findings: &mut 
         let path = locate(whole, &wrong, key.to_owned());
         let was_cut = cut(&mut value, &wrong);
         let text = error.message().trim_end().to_owned();
-        findings.error(wrong.start, path, Problem::WrongType(text));
+        findings.unread(wrong.start, path, text);
         if !was_cut {
             break;
         }
