@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod config;
 pub mod datapath;
 pub mod demo;
 pub mod host;

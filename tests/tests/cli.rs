@@ -50,20 +50,20 @@ struct Daemon {
 impl Daemon {
     fn start(gateway: &Gateway) -> (Self, Value) {
         let pin_root = gateway.options().pin_root;
+        let root = pin_root.to_str().unwrap();
+        let ports = ["--ib", "ib0", "--eth", "eth0"];
+        Self::start_with(gateway, &[&ports[..], &["--pin-root", root]].concat())
+    }
+
+    /// One that is told by `arguments` what to do, with the gateway's own pin root.
+    fn start_with(gateway: &Gateway, arguments: &[&str]) -> (Self, Value) {
+        let pin_root = gateway.options().pin_root;
         let mut child = gateway
             .gateway
             .run(|| {
                 ipoib()
-                    .args([
-                        "run",
-                        "--ib",
-                        "ib0",
-                        "--eth",
-                        "eth0",
-                        "--json",
-                        "--pin-root",
-                    ])
-                    .arg(&pin_root)
+                    .args(["run", "--json"])
+                    .args(arguments)
                     .stdout(Stdio::piped())
                     .stderr(Stdio::piped())
                     .spawn()
@@ -159,6 +159,115 @@ fn run_forwards_reports_and_leaves_nothing_behind() {
         kernel + 1,
         "the kernel forwards alone again"
     );
+}
+
+/// A file that is removed when the test ends.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str, text: impl AsRef<[u8]>) -> Self {
+        let path = env::temp_dir().join(format!("ipoib-{}-{name}", std::process::id()));
+        fs::write(&path, text).unwrap();
+        TempFile(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn run_takes_everything_from_a_file() {
+    let gateway = Gateway::build();
+    let pin_root = gateway.options().pin_root;
+    let text = format!(
+        "[daemon]\npin_root = {:?}\n[ports.ib0]\n[ports.eth0]\n",
+        pin_root.to_str().unwrap()
+    );
+    let file = TempFile::new("run.toml", &text);
+    let (daemon, started) = Daemon::start_with(&gateway, &["--config", file.path()]);
+    assert_eq!(started["ports"][0]["name"], "ib0");
+    assert_eq!(started["ports"][1]["name"], "eth0");
+    assert!(pin_root.join("v1/maps/counters").exists());
+    for _ in 0..5 {
+        send_one(&gateway);
+    }
+    daemon.signal(Signal::SIGTERM);
+    let (code, rest) = daemon.end();
+    assert_eq!(code, Some(0));
+    let stopped: Value = serde_json::from_str(rest.trim()).unwrap();
+    assert_eq!(stopped["ports"][0]["forwarded"]["ipv4"]["packets"], 5);
+    assert!(!pin_root.exists());
+}
+
+#[test]
+fn run_refuses_a_file_that_asks_for_more() {
+    let text = "[ports.ib0]\n[ports.eth0]\n[[policies]]\nname = \"x\"\n";
+    let file = TempFile::new("more.toml", text);
+    let output = ipoib()
+        .args(["run", "--config", file.path()])
+        .output()
+        .unwrap();
+    let error = fails(&output, 2);
+    assert!(
+        error.contains(":3:1: policies: policies are checked but not applied yet"),
+        "{error}"
+    );
+    let both = ipoib()
+        .args(["run", "--ib", "ib0", "--config", file.path()])
+        .output()
+        .unwrap();
+    assert_eq!(both.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&both.stderr).contains("cannot be used with"));
+}
+
+#[test]
+fn check_tells_all_errors_and_the_exit_code() {
+    let check = |arguments: &[&str]| ipoib().arg("check").args(arguments).output().unwrap();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples");
+    for example in ["gateway.toml", "dual-homed-node.toml"] {
+        let path = examples.join(example);
+        let output = check(&[path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{example}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(": good: 2 ports, "), "{text}");
+        assert!(output.stderr.is_empty());
+    }
+    let text =
+        "[ports.ib0]\n[groups]\na = [\"10.1.0.1/16\"]\n[[policies]]\nname = \"x\"\nto = \"b\"\n";
+    let file = TempFile::new("wrong.toml", text);
+    let output = check(&[file.path()]);
+    assert_eq!(output.status.code(), Some(2));
+    let lines = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<_> = lines.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let path = file.path();
+    assert!(lines[0].starts_with(&format!("error: {path}:3:6: groups.a[0]: ")));
+    assert!(lines[0].contains("10.1.0.0/16"));
+    assert!(lines[1].starts_with(&format!("error: {path}:6:6: policies[0].to: ")));
+    let output = check(&["--json", path]);
+    assert_eq!(output.status.code(), Some(2));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["v"], 1);
+    assert_eq!(report["valid"], false);
+    assert_eq!(report["file"], path);
+    assert_eq!(report["errors"][1]["line"], 6);
+    assert_eq!(report["errors"][1]["key"], "policies[0].to");
+    assert_eq!(report["warnings"], json!([]));
+    assert_eq!(report["summary"]["policies"], 1);
+    let error = fails(&check(&["/"]), 2);
+    assert!(error.contains("is a directory"), "{error}");
+    let error = fails(&check(&["/nonexistent"]), 2);
+    assert!(error.contains("can't read /nonexistent"), "{error}");
+    let binary = TempFile::new("binary.toml", b"\xff");
+    let error = fails(&check(&[binary.path()]), 2);
+    assert!(error.contains("not UTF-8"), "{error}");
 }
 
 /// A change of the host reaches the datapath without a restart.

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 mod bench;
+mod check;
 mod demo;
 mod detach;
 mod run;
@@ -53,6 +54,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Run(run::Args),
+    Check(check::Args),
     Demo(demo::Args),
     Detach(detach::Args),
     Bench(bench::Args),
@@ -62,6 +64,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Run(args) => run::main(args),
+        Verb::Check(args) => check::main(args),
         Verb::Demo(args) => demo::main(args),
         Verb::Detach(args) => detach::main(args),
         Verb::Bench(args) => bench::main(args),

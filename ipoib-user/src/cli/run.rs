@@ -1,6 +1,7 @@
 //! `ipoib run`: the daemon on real ports.
 
-use super::{Failure, say, warn};
+use super::{Failure, check, say, warn};
+use crate::config;
 use crate::datapath::{Datapath, Error, Options, Order, PortReport};
 use crate::host::{self, Changes, Obstacle};
 use crate::show::{PortRow, VERSION, port_lines};
@@ -8,6 +9,7 @@ use ipoib_ebpf::tables::PortCounters;
 use ipoib_ebpf::wire::link::LinkLayer;
 use serde::Serialize;
 use serde_json::json;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +29,8 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// that accelerated packets would pass by, everything stays with the kernel. Ctrl-C or SIGTERM takes
 /// everything off again.
 #[derive(clap::Args)]
-#[command(after_help = "Example: ipoib run --ib ib0 --eth eth0\n\n\
+#[command(after_help = "Examples: ipoib run --ib ib0 --eth eth0\n          \
+    ipoib run --config /etc/ipoib/config.toml\n\n\
     Exit codes: 0 stopped, 2 wrong use, 3 this host can't (the error says why).")]
 pub struct Args {
     /// A port on the fabric side; give it once a port
@@ -36,6 +39,9 @@ pub struct Args {
     /// A port on the Ethernet side; give it once a port
     #[arg(long = "eth", value_name = "IFNAME")]
     eth: Vec<String>,
+    /// Take ports, order and pin root from this file instead; `ipoib check` tells what is wrong in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ib", "eth", "order", "pin_root"])]
+    config: Option<PathBuf>,
     /// Where to stand when another program is attached to a port
     #[arg(long, value_enum, default_value = "refuse")]
     order: OrderArg,
@@ -67,6 +73,16 @@ impl From<OrderArg> for Order {
     }
 }
 
+impl From<config::model::Order> for Order {
+    fn from(order: config::model::Order) -> Self {
+        match order {
+            config::model::Order::Refuse => Order::Refuse,
+            config::model::Order::Before => Order::Before,
+            config::model::Order::After => Order::After,
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::new(error.exit_code(), &error)
@@ -74,23 +90,43 @@ impl From<Error> for Failure {
 }
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let Some(options) = options(&args)? else {
+        return Ok(ExitCode::from(2));
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new(3, format_args!("starting the runtime: {error}")))?;
-    runtime.block_on(run(args))
+    runtime.block_on(run(args, options))
 }
 
-async fn run(args: Args) -> Result<ExitCode, Failure> {
+/// What the command line or the file asks for; `None` where the file is wrong, which has been said.
+fn options(args: &Args) -> Result<Option<Options>, Failure> {
+    let Some(file) = &args.config else {
+        return Ok(Some(Options {
+            ports: args.ib.iter().chain(&args.eth).cloned().collect(),
+            order: args.order.into(),
+            pin_root: args.pin_root.clone(),
+        }));
+    };
+    let (report, plan) = config::plan(&config::read(file)?);
+    for line in check::lines(file, &report) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+    Ok(plan.map(|plan| Options {
+        ports: plan.ports,
+        order: plan.order.into(),
+        pin_root: plan
+            .pin_root
+            .map_or_else(|| args.pin_root.clone(), PathBuf::from),
+    }))
+}
+
+async fn run(args: Args, options: Options) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::new(3, format_args!("watching for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
-    let options = Options {
-        ports: args.ib.iter().chain(&args.eth).cloned().collect(),
-        order: args.order.into(),
-        pin_root: args.pin_root,
-    };
     // Subscribed before the host is first read, so that no change falls between.
     let mut changes = Changes::new().map_err(Error::from)?;
     let mut datapath = Datapath::start(&options)?;
