@@ -1,7 +1,7 @@
 //! The command line: one file a verb; errors become one line and an exit code here.
 //!
 //! Exit codes: 0 good, 1 finding or loss, 2 wrong use or configuration, 3 the host can't (kernel,
-//! capability, device), 4 the daemon isn't there.
+//! capability, device).
 
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
