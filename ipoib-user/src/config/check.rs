@@ -38,6 +38,7 @@ pub fn check(file: &File, findings: &mut Findings) {
         tenants: &tenants,
         groups: &groups,
         peers: &peers,
+        any_ethernet: file.peers.values().any(|p| p.value.ethernet.is_some()),
     };
     let sets = sets(file);
     let total: usize = sets.iter().map(|set| set.1.len()).sum();

@@ -14,6 +14,8 @@ const MOST_TRIED: usize = 16;
 pub struct Groups<'a> {
     numbers: HashMap<&'a str, usize>,
     groups: Vec<HashSet<Prefix>>,
+    /// Which families each group has: every policy asks.
+    families: Vec<[bool; 2]>,
     /// Which groups have a prefix.
     holders: HashMap<Prefix, Vec<usize>>,
     /// The lengths that prefixes have, by family: no other is looked for.
@@ -28,6 +30,7 @@ impl<'a> Groups<'a> {
         let mut groups = Groups {
             numbers: HashMap::new(),
             groups: Vec::new(),
+            families: Vec::new(),
             holders: HashMap::new(),
             lengths: Default::default(),
             around: RefCell::default(),
@@ -42,6 +45,7 @@ impl<'a> Groups<'a> {
             let number = groups.groups.len();
             groups.numbers.insert(name, number);
             groups.groups.push(HashSet::new());
+            groups.families.push([false; 2]);
             for (index, text) in value.iter().enumerate() {
                 let place = || format!("{key}[{index}]");
                 match Prefix::parse(&text.value) {
@@ -61,6 +65,7 @@ impl<'a> Groups<'a> {
         let new = self.groups[number].insert(prefix);
         if new {
             self.holders.entry(prefix).or_default().push(number);
+            self.families[number][prefix.family as usize] = true;
             self.lengths[prefix.family as usize].insert(prefix.length);
         }
         new
@@ -73,7 +78,7 @@ impl<'a> Groups<'a> {
 
     /// Whether the group has prefixes of that family.
     pub fn has(&self, number: usize, family: Family) -> bool {
-        self.groups[number].iter().any(|p| p.family == family)
+        self.families[number][family as usize]
     }
 
     /// Groups that certainly contain this one, itself first: at most [`MOST_TRIED`] others are tried.

@@ -19,6 +19,8 @@ pub struct Names<'a> {
     pub groups: &'a Groups<'a>,
     /// Its peers with their addresses.
     pub peers: &'a HashMap<String, Vec<IpAddr>>,
+    /// Whether any peer has an Ethernet address.
+    pub any_ethernet: bool,
 }
 
 /// What packets a policy matches; `None` is any.
@@ -361,12 +363,7 @@ impl<'a> One<'a, '_, '_> {
         if let [.., before, (values::Kind::Ethernet, _)] = rungs[..]
             && before.0.is_fabric()
             && let Some(path) = &policy.path
-            && self
-                .names
-                .file
-                .peers
-                .values()
-                .all(|p| p.value.ethernet.is_none())
+            && !self.names.any_ethernet
         {
             let key = join(&self.key, "path");
             let problem = Problem::NoEthernetAddress;
