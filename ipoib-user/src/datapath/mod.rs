@@ -113,8 +113,7 @@ impl Datapath {
             _ebpf: ebpf,
             _pins: pins,
         };
-        datapath.refresh_host()?;
-        let checks_sources = host::checks_sources()?;
+        let checks_sources = datapath.refresh_host()?;
         for (index, link) in links.iter().enumerate() {
             let row = host::port_row(link, index as u32 + 1, checks_sources)?;
             datapath.maps.set_port(link.ifindex, row)?;
@@ -151,9 +150,8 @@ impl Datapath {
 
     /// Reads the host again (addresses, routes' MTU, sysctls, links) and brings the maps up to date.
     pub fn refresh(&mut self) -> Result<(), Error> {
-        self.refresh_host()?;
+        let checks_sources = self.refresh_host()?;
         let links = host::links()?;
-        let checks_sources = host::checks_sources()?;
         for port in &mut self.ports {
             let now = links.iter().find(|l| l.ifindex == port.link.ifindex);
             port.present = now.is_some();
@@ -179,13 +177,13 @@ impl Datapath {
         Ok(Some(&self.obstacles))
     }
 
-    fn refresh_host(&mut self) -> Result<(), Error> {
+    /// Writes what concerns the host; whether the kernel checks sources, for the ports' rows.
+    fn refresh_host(&mut self) -> Result<bool, Error> {
         let held = u32::from(!self.obstacles.is_empty());
+        let facts = host::facts()?;
         self.maps.set_addresses(host::local_addresses()?)?;
-        self.maps.set_host(Host {
-            held,
-            ..host::host_row()?
-        })
+        self.maps.set_host(Host { held, ..facts.row })?;
+        Ok(facts.checks_sources)
     }
 }
 

@@ -30,14 +30,32 @@ pub use sysctl::{ipv4_forwarding, ipv6_forwarding};
 use ipoib_ebpf::tables::{Host, Port};
 use ipoib_ebpf::wire::link::LinkLayer;
 
-/// Whether the kernel checks IPv4 sources whatever `rp_filter` says: it does from the first rule or
-/// local route that somebody has added (`fib_validate_source()`). A source that it would refuse then
-/// is one without a unicast route, which is what a loose `rp_filter` refuses.
-pub fn checks_sources() -> Result<bool, Error> {
-    Ok(rules::ipv4_has_more()? || routes::has_custom_local()?)
+/// What packets need to know of the host.
+pub struct Facts {
+    /// For every packet; whether accelerating is held, and the host's addresses, are not in it.
+    pub row: Host,
+    /// Whether the kernel checks IPv4 sources whatever `rp_filter` says: it does from the first rule
+    /// or local route that somebody has added (`fib_validate_source()`). A source that it would
+    /// refuse then is one without a unicast route, which is what a loose `rp_filter` refuses.
+    pub checks_sources: bool,
 }
 
-/// What a port's packets need to know of it. `checks_sources` is the host's [`checks_sources`].
+/// Reads routes, rules and sysctls.
+pub fn facts() -> Result<Facts, Error> {
+    let routes = routes::routes()?;
+    Ok(Facts {
+        row: Host {
+            smallest_route_mtu: routes.smallest_mtu,
+            ipv6_forwarding: sysctl::ipv6_forwarding()? as u32,
+            update_priority: sysctl::update_priority()? as u32,
+            held: 0,
+            own: 0,
+        },
+        checks_sources: routes.custom_local || rules::ipv4_has_more()?,
+    })
+}
+
+/// What a port's packets need to know of it. `checks_sources` is that of the host's [`Facts`].
 pub fn port_row(link: &Link, slot: u32, checks_sources: bool) -> Result<Port, Error> {
     let rp_filter = match sysctl::rp_filter(&link.name)? {
         0 if checks_sources => 2,
@@ -49,17 +67,5 @@ pub fn port_row(link: &Link, slot: u32, checks_sources: bool) -> Result<Port, Er
         rp_filter,
         ipv6_off: sysctl::ipv6_off(&link.name)? as u8,
         reserved: 0,
-    })
-}
-
-/// The facts of the host that every packet needs; whether accelerating is held, and the host's
-/// addresses, are not among them.
-pub fn host_row() -> Result<Host, Error> {
-    Ok(Host {
-        smallest_route_mtu: routes::smallest_mtu()?,
-        ipv6_forwarding: sysctl::ipv6_forwarding()? as u32,
-        update_priority: sysctl::update_priority()? as u32,
-        held: 0,
-        own: 0,
     })
 }

@@ -38,32 +38,29 @@ mod attribute {
 /// The rules of both families that accelerated packets would not follow; our own are not among
 /// them.
 pub(super) fn obstacles() -> Result<Vec<Obstacle>, Error> {
+    dump(libc::AF_UNSPEC, read)
+}
+
+/// Whether IPv4 has rules beside the three that every host has. From then on the kernel checks the
+/// source of every packet by a reverse lookup, rp_filter or not (`fib_validate_source()`).
+pub(super) fn ipv4_has_more() -> Result<bool, Error> {
+    let more = dump(libc::AF_INET, |body| (!is_default(body)).then_some(()))?;
+    Ok(!more.is_empty())
+}
+
+/// What `read` makes of the rules of a family, or of all.
+fn dump<T>(family: i32, read: impl FnMut(&[u8]) -> Option<T>) -> Result<Vec<T>, Error> {
+    let mut body = [0; FIB_RULE_HDR_LEN];
+    body[0] = family as u8;
     let question = Question {
         protocol: libc::NETLINK_ROUTE as isize,
         what: "the routing rules",
         ask: libc::RTM_GETRULE,
         answer: libc::RTM_NEWRULE,
         dump: true,
-        body: &[0; FIB_RULE_HDR_LEN],
-    };
-    ask_if_present(&question, read)
-}
-
-/// Whether IPv4 has rules beside the three that every host has. From then on the kernel checks the
-/// source of every packet by a reverse lookup, rp_filter or not (`fib_validate_source()`).
-pub(super) fn ipv4_has_more() -> Result<bool, Error> {
-    let mut body = [0; FIB_RULE_HDR_LEN];
-    body[0] = libc::AF_INET as u8;
-    let question = Question {
-        protocol: libc::NETLINK_ROUTE as isize,
-        what: "the IPv4 routing rules",
-        ask: libc::RTM_GETRULE,
-        answer: libc::RTM_NEWRULE,
-        dump: true,
         body: &body,
     };
-    let more = ask_if_present(&question, |body| (!is_default(body)).then_some(()))?;
-    Ok(!more.is_empty())
+    ask_if_present(&question, read)
 }
 
 /// The kernel's own rules for the tables local, main and default.
