@@ -44,43 +44,13 @@ pub struct Args {
     config: Option<PathBuf>,
     /// Where to stand when another program is attached to a port
     #[arg(long, value_enum, default_value = "refuse")]
-    order: OrderArg,
+    order: Order,
     /// Directory on a bpffs for maps and programs
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/ipoib")]
     pin_root: PathBuf,
     /// One JSON object a line: when started, held, resumed, and with the counters when stopped
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum OrderArg {
-    /// Refuse to start
-    Refuse,
-    /// In front of the others: they don't see what we forward
-    Before,
-    /// Behind the others
-    After,
-}
-
-impl From<OrderArg> for Order {
-    fn from(arg: OrderArg) -> Self {
-        match arg {
-            OrderArg::Refuse => Order::Refuse,
-            OrderArg::Before => Order::Before,
-            OrderArg::After => Order::After,
-        }
-    }
-}
-
-impl From<config::model::Order> for Order {
-    fn from(order: config::model::Order) -> Self {
-        match order {
-            config::model::Order::Refuse => Order::Refuse,
-            config::model::Order::Before => Order::Before,
-            config::model::Order::After => Order::After,
-        }
-    }
 }
 
 impl From<Error> for Failure {
@@ -105,7 +75,7 @@ fn options(args: &Args) -> Result<Option<Options>, Failure> {
     let Some(file) = &args.config else {
         return Ok(Some(Options {
             ports: args.ib.iter().chain(&args.eth).cloned().collect(),
-            order: args.order.into(),
+            order: args.order,
             pin_root: args.pin_root.clone(),
         }));
     };
@@ -115,7 +85,7 @@ fn options(args: &Args) -> Result<Option<Options>, Failure> {
     }
     Ok(plan.map(|plan| Options {
         ports: plan.ports,
-        order: plan.order.into(),
+        order: plan.order,
         pin_root: plan
             .pin_root
             .map_or_else(|| args.pin_root.clone(), PathBuf::from),

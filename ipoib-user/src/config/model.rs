@@ -2,6 +2,7 @@
 //! of known keys; what a value must be like beyond its type is in the checks.
 
 use super::at::{At, Scalar};
+use crate::datapath::Order;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -86,18 +87,6 @@ pub struct Port {
     pub guard: Option<At<bool>>,
     /// Whose port it is; "default" if not given. Between tenants nothing is forwarded.
     pub tenant: Option<At<String>>,
-}
-
-/// Where our program stands among others on a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// Refuse to share the port.
-    Refuse,
-    /// In front of every other program.
-    Before,
-    /// Behind every other program.
-    After,
 }
 
 /// A class of traffic.

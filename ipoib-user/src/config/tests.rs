@@ -673,7 +673,7 @@ fn the_part_above_the_policies_of_the_gateway_runs() {
     assert_eq!(report.errors, []);
     let plan = plan.unwrap();
     assert_eq!(plan.ports, ["ib0", "eth0"]);
-    assert_eq!(plan.order, model::Order::Refuse);
+    assert_eq!(plan.order, crate::datapath::Order::Refuse);
     assert_eq!(plan.pin_root.as_deref(), Some("/sys/fs/bpf/ipoib"));
 }
 

@@ -4,7 +4,8 @@
 use super::at::At;
 use super::check::{DEFAULT_TENANT, sets};
 use super::findings::{Findings, Problem, join};
-use super::model::{File, Order};
+use super::model::File;
+use crate::datapath::Order;
 
 /// What to run, as the file says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub fn plan(file: &File, findings: &mut Findings) -> Plan {
     daemon(file, findings);
     let mut ports: Vec<_> = file.ports.iter().collect();
     ports.sort_by_key(|port| port.1.offset);
-    let order = |port: &super::model::Port| port.order.as_ref().map_or(Order::Refuse, |o| o.value);
+    let order =
+        |port: &super::model::Port| port.order.as_ref().map(|o| o.value).unwrap_or_default();
     let first = ports
         .first()
         .map(|port| (port.0.clone(), order(&port.1.value)));
@@ -54,7 +56,7 @@ pub fn plan(file: &File, findings: &mut Findings) -> Plan {
             let offset = port.order.as_ref().map_or(*offset, |o| o.offset);
             let problem = Problem::MixedOrder {
                 port: first.clone(),
-                order: of_first.word(),
+                order: of_first.name(),
             };
             findings.error(offset, join(&key, "order"), problem);
         }
@@ -75,7 +77,7 @@ pub fn plan(file: &File, findings: &mut Findings) -> Plan {
     let daemon = file.daemon.as_ref();
     Plan {
         ports: ports.iter().map(|port| port.0.clone()).collect(),
-        order: first.map_or(Order::Refuse, |first| first.1),
+        order: first.map(|first| first.1).unwrap_or_default(),
         pin_root: daemon.and_then(|d| d.value.pin_root.as_ref().map(|root| root.value.clone())),
     }
 }
@@ -105,17 +107,6 @@ fn daemon(file: &File, findings: &mut Findings) {
         if let Some(offset) = offset {
             let problem = Problem::NotYet("this setting is");
             findings.error(offset, join("daemon", key), problem);
-        }
-    }
-}
-
-impl Order {
-    /// The word in the file.
-    pub fn word(self) -> &'static str {
-        match self {
-            Order::Refuse => "refuse",
-            Order::Before => "before",
-            Order::After => "after",
         }
     }
 }

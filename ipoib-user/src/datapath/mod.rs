@@ -23,14 +23,37 @@ use pins::Pins;
 use std::path::{Path, PathBuf};
 
 /// Where our program stands among others on a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    clap::ValueEnum,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Refuse to share a port.
+    /// Refuse to share the port.
+    #[default]
     Refuse,
-    /// In front of every other program.
+    /// In front of every other program: they don't see what we forward.
     Before,
     /// Behind every other program.
     After,
+}
+
+impl Order {
+    /// The word on the command line and in the configuration file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Refuse => "refuse",
+            Order::Before => "before",
+            Order::After => "after",
+        }
+    }
 }
 
 /// What to start.
